@@ -7,13 +7,13 @@ from typing import Any
 __all__ = ["compare"]
 
 _PARTS = {
-    *("bridges", "data", "functional", "heads", "models", "nn", "optim"),
-    *("parallel", "random", "serving", "text", "train", "tree", "weights"),
+    *("bridges", "data", "export", "functional", "heads", "models", "nn", "optim"),
+    *("parallel", "quantization", "random", "serving", "text", "train", "tree", "weights"),
 }
 
 
 def compare(torch_module: Any, net: Any, params: Any, state: Any, *inputs: Any, **kwargs: Any) -> Any:
-    """Run a torch module and its port, and name the first layer whose outputs differ; see `comparison.compare`."""
+    """Run a torch module and its port, and name the first layer whose outputs differ. See `comparison.compare`."""
     from funcnet import comparison  # imported here, so that importing a part of funcnet does not import other parts
 
     return comparison.compare(torch_module, net, params, state, *inputs, **kwargs)

@@ -1,5 +1,6 @@
-"""Write files so that they are either complete or absent, even if the process is killed, and lock folders for one
-process.
+"""Write files so that they are either complete or absent, even if the process is killed.
+
+Other functions of this module lock a folder for one process, read JSON files, and check the digests of files.
 """
 
 import contextlib
@@ -22,6 +23,7 @@ __all__ = [
     "require_folder",
     "require_other",
     "sync",
+    "write_bytes",
     "write_digests",
     "write_json",
     "wrong_json",
@@ -33,11 +35,13 @@ DIGESTS = "digests.json"
 
 @contextlib.contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Return a context manager that gives a temporary path in the same folder. The file written there replaces `path`
-    when the block ends without an error.
+    """Return a context manager that yields a temporary path in the folder of `path`.
+
+    When the block ends without an error, the file at the temporary path replaces `path`.
 
     The bytes are on the disk before the file is renamed (fsync, rename, fsync of the directory). After a crash, `path`
-    is therefore either the old file or the new one. A device or a pipe is written to directly.
+    is therefore either the old file or the new one. If `path` is a device or a pipe, the temporary path is `path`
+    itself.
 
     Raises:
         OSError: if the directory does not exist or cannot be written, or the disk is full. `path` is unchanged.
@@ -57,7 +61,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         part.touch()
-        mode = part.stat().st_mode  # follows the umask; some writers make files that only the owner can read
+        mode = part.stat().st_mode  # follows the umask, whereas some writers make files that only the owner can read
         yield part
         part.chmod(mode)
         sync(part)
@@ -71,16 +75,17 @@ def replacing(path: str | Path) -> Iterator[Path]:
 def lock_folder(folder: str | Path, waiting: Callable[[], object] | None = None) -> Iterator[None]:
     """Lock a folder while the block runs. Another process that locks the same folder waits or gets an error.
 
-    The operating system locks the folder itself, so the lock leaves no file and ends with the process. Windows and some
-    network file systems do not support such locks, and nothing is locked there.
+    The operating system locks the folder itself, so the lock leaves no file and ends with the process. On Windows and
+    some network file systems, which do not support such locks, this function locks nothing.
 
     Args:
         folder: an existing folder.
-        waiting: called several times a second while another process holds the lock. If None, an error is raised
-            instead of waiting.
+        waiting: function that is called several times a second while another process holds the lock. If None, an error
+            is raised instead of waiting.
 
     Raises:
-        BlockingIOError: if another process holds the lock and `waiting` is None. Callers replace the error's message.
+        BlockingIOError: if another process holds the lock and `waiting` is None. Its message is the operating system's,
+            so the caller should catch the error and raise one with a better message.
         OSError: if the folder does not exist.
 
     Example:
@@ -136,7 +141,7 @@ def require_folder(path: str | Path, where: str) -> None:
 
 
 def require_other(path: str | Path, inputs: Iterable[str | Path], where: str) -> None:
-    """Raise an error if `path` is one of the inputs, even under another name or link.
+    """Raise an error if `path` is one of the files in `inputs`, even under a different name or through a link.
 
     Args:
         path: the file to write.
@@ -156,6 +161,23 @@ def require_other(path: str | Path, inputs: Iterable[str | Path], where: str) ->
     for name in inputs:
         if os.path.exists(name) and os.path.samefile(path, name):
             raise ValueError(f"{where} {path} is also an input file; expected a different file, got the same one.")
+
+
+def write_bytes(path: str | Path, content: bytes) -> None:
+    """Write bytes to `path`. The new file replaces the old one atomically.
+
+    Raises:
+        OSError: as `replacing`.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_bytes(f"{folder}/model.bin", b"new")
+        ...     Path(folder, "model.bin").read_bytes()
+        b'new'
+    """
+    with replacing(path) as part:
+        part.write_bytes(content)
 
 
 def write_json(path: str | Path, value: Any) -> None:
@@ -194,8 +216,8 @@ def parse_json(path: str | Path, where: str) -> Any:
 
 
 def wrong_json(error: ValueError | RecursionError, line: int = 1) -> tuple[str, str]:
-    """Return the position and the description of an error in JSON that begins on `line`. If a number is too long or the
-    nesting is too deep, the position is only the line.
+    """Return the position and the description of an error in JSON text that begins on line `line` of a file. The
+    position has no character number if the error is a number that is too long, or nesting that is too deep.
 
     >>> wrong_json(json.JSONDecodeError("Expecting value", "[,]", 1), 7)
     ('line 7, character 2', 'Expecting value')
@@ -216,11 +238,11 @@ def file_digest(path: str | Path) -> str:
 
 
 def write_digests(folder: str | Path, names: Iterable[str]) -> None:
-    """Write `digests.json`, with the SHA-256 of files in a folder.
+    """Write the file `digests.json` in a folder, with the SHA-256 digests of other files in this folder.
 
     Args:
         folder: the folder of the files.
-        names: names of the files; those that do not exist are left out.
+        names: names of the files to digest. A file that does not exist gets no entry in `digests.json`.
 
     Raises:
         OSError: if a file cannot be read, or the folder cannot be written.
@@ -233,7 +255,7 @@ def check_digests(folder: str | Path, where: str, names: Iterable[str] | None = 
     """Raise an error if a file in the folder no longer has the digest that `write_digests` recorded.
 
     Args:
-        folder: a folder. Without `digests.json`, nothing is checked.
+        folder: a folder. If the folder has no `digests.json`, nothing is checked.
         where: prefix for error messages, such as the name of the caller.
         names: the files to check. The default is all files in `digests.json`.
 
@@ -255,7 +277,7 @@ def check_digests(folder: str | Path, where: str, names: Iterable[str] | None = 
 
 
 def sync(path: str | Path) -> None:
-    """Flush the content of a file, or the names in a folder, to the disk, so that they survive a power failure."""
+    """Flush the content of a file, or the file names in a folder, to the disk, so that they survive a power failure."""
     if os.name == "nt" and Path(path).is_dir():
         return  # Windows has no handles for directories
     handle = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)

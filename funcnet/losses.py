@@ -1,7 +1,8 @@
-"""The losses of heads. Each is a sum and the number of terms in it, as `funcnet.train` requires.
+"""The losses of model heads. Each loss is a sum and the number of its terms, as `funcnet.train` requires.
 
-A mean of means gives the rows of a small batch more weight than those of a large one. Sums and numbers can instead be
-added over micro-batches and devices before they are divided. The `labels` argument of models does this within a batch.
+The mean of several batch means gives the rows of a small batch more weight than the rows of a large batch. The sums and
+the numbers are therefore added over micro-batches and devices before the total sum is divided by the total number. A
+model that is called with `labels` divides within each batch instead.
 
 Letters: `B batch, T sequence, C classes`.
 """
@@ -41,21 +42,22 @@ class LossSum(NamedTuple):
 
     @property
     def mean(self) -> jax.Array:
-        """Return sum / number, or 0 if all terms are ignored. In torch, the result is then NaN, which would spread to
-        the parameters.
+        """Return sum / number, or 0 if all terms are ignored. torch returns NaN in that case, which would spread to the
+        parameters.
         """
         return self.sum / jnp.maximum(self.number, 1)
 
 
 def cross_entropy(logits: jax.Array, labels: jax.Array, mask: jax.Array | None = None) -> LossSum:
-    """Return `-log softmax(logits)[label]`, for masked tokens, next sentences, classes of sequences or tokens, and
-    choices.
+    """Return `-log softmax(logits)[label]`, with one term per label.
+
+    The result is the loss for masked tokens, next sentences, sequence and token classification, and multiple choice.
 
     Args:
         logits: (…, C).
         labels: (…), integers below C. Entries of -100 are ignored.
-        mask: booleans that broadcast to the labels. Entries that are False (such as rows that fill up a batch) are
-            ignored too.
+        mask: booleans that broadcast to the labels. Labels whose entry in `mask` is False (such as those of padding
+            rows) are ignored too.
 
     Raises:
         ValueError: if the shapes do not match.
@@ -79,8 +81,8 @@ def regression(logits: jax.Array, labels: jax.Array, mask: jax.Array | None = No
 
     Args:
         logits: (B, C).
-        labels: (B, C), or (B,) if C is 1. An entry of -100 is not ignored; use the mask.
-        mask: (B,); rows whose entry is False are ignored.
+        labels: (B, C), or (B,) if C is 1. A label of -100 is not ignored. Use `mask` to ignore rows.
+        mask: (B,) booleans. Rows whose entry in `mask` is False are ignored.
 
     Raises:
         ValueError: if the shapes do not match.
@@ -101,7 +103,7 @@ def multi_label(logits: jax.Array, labels: jax.Array, mask: jax.Array | None = N
     Args:
         logits: (B, C).
         labels: (B, C), 0 or 1. Entries of -100 are ignored.
-        mask: (B,); rows whose entry is False are ignored.
+        mask: (B,) booleans. Rows whose entry in `mask` is False are ignored.
 
     Raises:
         ValueError: if the shapes do not match.
@@ -119,18 +121,20 @@ def multi_label(logits: jax.Array, labels: jax.Array, mask: jax.Array | None = N
 def sequence_classification(
     logits: jax.Array, labels: jax.Array, problem_type: str | None = None, mask: jax.Array | None = None
 ) -> LossSum:
-    """Return the loss for a `problem_type`.
+    """Return the loss of sequence classification or regression for a `problem_type`.
 
     Args:
         logits: (B, C).
         labels: (B,) integers for "single_label_classification"; (B, C) of 0 and 1 for "multi_label_classification";
             (B, C), or (B,) if C is 1, for "regression".
-        problem_type: one of these names. None chooses as transformers does: regression for one logit, otherwise
-            "single_label_classification" for integer labels and "multi_label_classification" for floating labels.
-        mask: (B,); rows whose entry is False are ignored.
+        problem_type: one of these names. None chooses the problem type as transformers does: "regression" for one
+            logit, otherwise "single_label_classification" for integer labels and "multi_label_classification" for
+            floating labels.
+        mask: (B,) booleans. Rows whose entry in `mask` is False are ignored.
 
     Raises:
         ValueError: if `problem_type` is unknown, or the shapes do not match.
+        TypeError: if `problem_type` is "single_label_classification" and the labels are not of an integer dtype.
 
     >>> sequence_classification(jnp.zeros((2, 3)), jnp.array([0, 2])).mean
     Array(1.0986123, dtype=float32)
@@ -157,15 +161,19 @@ def question_answering(
     end_positions: jax.Array,
     mask: jax.Array | None = None,
 ) -> tuple[LossSum, LossSum]:
-    """Return the cross-entropy of the answer's start and of its end. The sum of each of the two terms is halved, but
-    its number is not.
+    """Return two losses, the cross-entropies of the start and of the end of the answer.
 
-    The total loss is the sum of the two means.
+    In each of the two losses, `sum` is halved, but `number` is not. The sum of the two means is therefore the average
+    of the two cross-entropies. This average is the total loss.
 
     Args:
         start_logits, end_logits: (B, T).
         start_positions, end_positions: (B,) integers. -100 and positions beyond the sequence are ignored.
-        mask: (B,); rows whose entry is False are ignored.
+        mask: (B,) booleans. Rows whose entry in `mask` is False are ignored.
+
+    Raises:
+        ValueError: if the shapes do not match.
+        TypeError: if the positions are not of an integer dtype.
 
     Differs from transformers: -100 is ignored, whereas transformers treats it as position 0.
 
@@ -188,7 +196,9 @@ def _at_least_float32(logits: jax.Array) -> jax.Array:
 
 
 def _rows(where: str, mask: jax.Array | None, logits: jax.Array) -> jax.Array:
-    """Return (B, 1) booleans: whether each row is kept."""
+    """Return `mask` as booleans of shape (B, 1), which are True for the rows that count. Without a mask, all rows
+    count.
+    """
     if mask is None:
         return jnp.ones((logits.shape[0], 1), bool)
     _require(where, "mask", mask, logits.shape[:1])

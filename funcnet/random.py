@@ -1,8 +1,8 @@
 """Random keys derived from names, and dropout masks.
 
-A key is the result of `jax.random.key`. The key of every leaf and layer depends on its dotted name, so adding a layer
-does not change the others. Every entry of a dropout mask depends on the key and the entry's position. Under `jit`, a
-mask is therefore the same whether a single device computes it or each device computes its own shard.
+A key is the result of `jax.random.key`. The key of each parameter and layer depends on its dotted name, so
+adding a layer does not change the others. Every entry of a dropout mask depends on the key and the entry's position.
+Under `jit`, a mask is therefore the same whether a single device computes it or each device computes its own shard.
 """
 
 import zlib
@@ -18,7 +18,7 @@ __all__ = ["MissingKey", "dropout_mask", "key_for_name", "keys_for_names"]
 
 
 class MissingKey:
-    """A placeholder for a missing key. It raises ValueError only when something draws from it.
+    """A placeholder for a missing random key. It raises a ValueError only when random numbers are drawn with it.
 
     Args:
         message: the text of the error.
@@ -33,7 +33,7 @@ class MissingKey:
         self.message = message
 
     def __getattr__(self, name: str) -> Any:
-        if name == "message":  # while it is copied or unpickled
+        if name == "message":  # not set yet while the object is copied or unpickled
             raise AttributeError(name)
         raise ValueError(self.message)
 
@@ -41,7 +41,7 @@ class MissingKey:
 def key_for_name(key: jax.Array, name: str) -> jax.Array:
     """Return the key for a name: `fold_in(key, crc32(name))`.
 
-    The hash is CRC-32 of the UTF-8 bytes. Unlike Python's `hash`, it is the same in every process.
+    The hash is the CRC-32 of the UTF-8 bytes. Unlike Python's `hash`, CRC-32 is the same in every process.
 
     Args:
         key: a typed key (`jax.random.key`).
@@ -58,7 +58,8 @@ def key_for_name(key: jax.Array, name: str) -> jax.Array:
 
 
 def keys_for_names(key: jax.Array, names: Sequence[str]) -> jax.Array:
-    """Return the keys for several names, (len(names),), in one operation. Each key equals that of `key_for_name`.
+    """Return the keys for several names as an array (len(names),). Each key equals the result of `key_for_name` for the
+    name.
 
     >>> key = jax.random.key(0)
     >>> bool(keys_for_names(key, ["a", "b"])[1] == key_for_name(key, "b"))
@@ -74,18 +75,18 @@ def dropout_mask(
     """Return independent booleans, each True (keep) with probability `1 - rate` (to a precision of 2**-32).
 
     Entry p of the flattened mask is `hash(key, p) >= rate * 2**32`. The hash takes a dozen integer operations, and XLA
-    fuses them with the code that uses the mask. On CPU the mask is therefore almost free and never stored, whereas
-    `jax.random` took a fifth of a BERT step. The hash is good enough for dropout, but not for cryptography.
+    fuses them with the code that uses the mask. On CPU, the mask therefore takes almost no time and is never stored,
+    whereas `jax.random` took a fifth of a BERT step. The hash is good enough for dropout, but not for cryptography.
 
     Args:
         key: one typed key (`jax.random.key`), of any implementation.
         shape: shape of the mask.
         rate: probability of False, a Python float in [0, 1].
-        part: for each dimension, the indices (n,) of the entries to return, or None for all of them. They have the same
-            values as in the whole mask.
+        part: for each dimension, the indices (n,) of the entries to return, or None for all indices. The returned
+            entries have the same values as in the mask of shape `shape`.
 
     Returns:
-        A boolean array. If it is sharded under `jit`, each device computes its own shard without communication.
+        A boolean array. If the array is sharded under `jit`, each device computes its shard without communication.
 
     Raises:
         TypeError: if `key` is not a single typed key.
@@ -113,24 +114,24 @@ def dropout_mask(
 
 
 def _two_words(key: jax.Array) -> jax.Array:
-    """Return 64 bits from the key: the data of a threefry key, or two words drawn with a key of another kind."""
+    """Return two 32-bit words: the data of a threefry key, or two words drawn with a key of another implementation."""
     data = jax.random.key_data(key)
     return data if data.shape == (2,) else jax.random.bits(key, (2,), jnp.uint32)
 
 
 def _hash(words: jax.Array, shape: tuple[int, ...], indices: tuple[jax.Array | None, ...] | None = None) -> jax.Array:
-    """Return 32 bits per entry, from the key's two words and the entry's position in the flattened array."""
+    """Return 32 random bits per entry of a mask, from the key's two words and the entry's position in the flat mask."""
     low, high = _position(shape, (None,) * len(shape) if indices is None else indices)
     inner = words[1] if high is None else words[1] + _mix(high)
     return _mix(_mix(low ^ words[0]) + inner)
 
 
 def _position(whole: tuple[int, ...], indices: tuple[jax.Array | None, ...]) -> tuple[jax.Array, jax.Array | None]:
-    """Return the flat position in an array of shape `whole` as two words, for the entries with these indices. The upper
-    word is None if the lower one suffices.
+    """Return the flat positions of some entries in an array of shape `whole`, each as a lower and an upper 32-bit word.
 
-    The position is a sum of one iota per dimension, because XLA's partitioner can split this form along any dimension,
-    unlike a reshaped iota. A product that contains a symbolic size of `jax.export` is assumed to fit into one word.
+    The upper word is None if every position fits into the lower word. The position is a sum of one iota per dimension,
+    because XLA's partitioner can split this form along any dimension, unlike a reshaped iota. A product of sizes that
+    contains a symbolic size of `jax.export` is assumed to fit into one word.
     """
     shape = tuple(n if index is None else len(index) for n, index in zip(whole, indices, strict=True))
     words = [jnp.full(shape, np.uint32(0x9E3779B9)), jnp.zeros(shape, jnp.uint32)]  # not 0, because `_mix` maps 0 to 0
@@ -149,7 +150,7 @@ def _position(whole: tuple[int, ...], indices: tuple[jax.Array | None, ...]) -> 
 
 
 def _mix(x: jax.Array) -> jax.Array:
-    """Apply a bijection of 32 bits. Every input bit flips every output bit with probability 0.5 (bias 0.17 %)."""
+    """Apply a bijection to 32-bit words. Each input bit flips each output bit with probability 0.5 (bias 0.17 %)."""
     x = (x ^ (x >> 16)) * np.uint32(0x7FEB352D)
     x = (x ^ (x >> 15)) * np.uint32(0x846CA68B)
     return x ^ (x >> 16)

@@ -5,27 +5,45 @@ dataclass whose fields are groups or single settings. On the command line, all s
 their names must be unique within a command.
 """
 
+import ast
 import dataclasses
 import functools
+import inspect
+import itertools
 import math
+import numbers
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
-__all__ = ["Range", "as_json", "check_ranges", "compose", "defaults", "flag", "flat", "from_record", "recorded"]
+import tyro
+
+__all__ = [
+    "Range",
+    "as_json",
+    "check_ranges",
+    "compose",
+    "defaults",
+    "flag",
+    "flat",
+    "from_record",
+    "recorded",
+    "with_helps",
+]
 
 Settings = TypeVar("Settings")
 
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """The allowed values of a numeric setting: `steps: Annotated[int, Range(1)] = 2000`.
+    """The allowed values of a numeric setting, as in `steps: Annotated[int, Range(1)] = 2000`.
 
     Args:
         low: the smallest value.
         high: the largest value.
-        above: if True, `low` itself is excluded.
-        below: if True, `high` itself is excluded.
+        above: if True, a value must be greater than `low`.
+        below: if True, a value must be less than `high`.
         note: the meaning of a special value, such as "0: only at the end", for the error message.
 
     Example:
@@ -55,12 +73,37 @@ class Range:
 
 
 def _bound(number: float) -> str:
-    """Return a readable form of a bound: 2**63 - 1 instead of 9223372036854775807."""
+    """Return a bound as text in a readable form, such as "2**63 - 1" instead of "9223372036854775807"."""
     for minus in (0, 1):
         power = int(number) + minus
         if power >= 2**31 and power & (power - 1) == 0:
             return f"2**{power.bit_length() - 1}{' - 1' * minus}"
     return f"{number:g}"
+
+
+def with_helps(kind: type[Settings]) -> type[Settings]:
+    """Use the string under each field of a class as the help of the field's flag. This function is a class decorator.
+
+    `tyro` can read these strings from the source itself, but keeps the line breaks in them.
+
+    Args:
+        kind: a dataclass. If the source code of the class cannot be read, the class does not change.
+
+    Example:
+        >>> with_helps(Range) is Range  # no field has such a string
+        True
+    """
+    try:
+        (parsed,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    except (OSError, SyntaxError):
+        return kind
+    body = parsed.body if isinstance(parsed, ast.ClassDef) else []
+    for field, below in itertools.pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            text = " ".join(str(below.value.value).split())
+            name = ast.unparse(field.target)
+            kind.__annotations__[name] = Annotated[kind.__annotations__[name], tyro.conf.arg(help=text)]
+    return kind
 
 
 def flag(name: str) -> str:
@@ -125,11 +168,11 @@ def defaults(kind: type) -> dict[str, Any]:
 
 
 def compose(kind: type[Settings], **values: Any) -> Settings:
-    """Make the settings of a command from values by name. Each value is assigned to the group that declares it.
+    """Make the settings of a command from {name: value}. A setting that belongs to a group is set in that group.
 
     Args:
         kind: the dataclass of the command.
-        **values: {name: value}; omitted settings get the defaults of the command.
+        **values: values of settings, by name. Settings that are not given here get the default values of the command.
 
     Returns:
         An instance of `kind`.
@@ -170,10 +213,10 @@ def check_ranges(settings: Any, where: str, shown: Callable[[str], str] = flag) 
     Args:
         settings: the settings of a command.
         where: prefix for error messages, such as the name of the command.
-        shown: function that returns the text for the name of a setting in the message. The default shows flags.
+        shown: function that turns the name of a setting into text for the message. By default, the text is the flag.
 
     Raises:
-        ValueError: if a number is out of range. The message names the flag, the range and the value.
+        ValueError: if a value is not a number or is out of range. The message names the flag, the range and the value.
 
     Example:
         >>> @dataclasses.dataclass(frozen=True)
@@ -188,8 +231,9 @@ def check_ranges(settings: Any, where: str, shown: Callable[[str], str] = flag) 
         value = values[name]
         for limits in (one for one in _metadata(hint) if isinstance(one, Range)):
             for number in value if isinstance(value, tuple) else (value,):
-                if number is not None and (isinstance(number, bool) or number not in limits):
-                    raise ValueError(f"{where}: {shown(name)} is out of range; expected {limits}, got {number}.")
+                wrong = isinstance(number, bool) or not isinstance(number, numbers.Real)
+                if number is not None and (wrong or number not in limits):
+                    raise ValueError(f"{where}: {shown(name)} is out of range; expected {limits}, got {number!r}.")
 
 
 def recorded(settings: Any, *, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -200,7 +244,7 @@ def recorded(settings: Any, *, leave_out: tuple[str, ...] = ()) -> dict[str, Any
         leave_out: names to omit, such as the directory of the run.
 
     Returns:
-        {name: value}, the input of `from_record`.
+        {name: value}, from which `from_record` makes the settings again.
 
     Example:
         >>> @dataclasses.dataclass(frozen=True)
@@ -214,18 +258,19 @@ def recorded(settings: Any, *, leave_out: tuple[str, ...] = ()) -> dict[str, Any
 
 
 def from_record(kind: type[Settings], record: Mapping[str, Any], **given: Any) -> Settings:
-    """Make settings from a record: the inverse of `recorded`.
+    """Make settings from a record. This function is the inverse of `recorded`.
 
     Args:
         kind: the dataclass of the command.
-        record: the result of `recorded`. Settings that are missing, as in a record of an older release, get defaults.
+        record: the result of `recorded`. Missing settings, as in a record of an older release, get their defaults.
         **given: {name: value} for settings that are not in the record.
 
     Returns:
         An instance of `kind`.
 
     Raises:
-        TypeError: if the command has no setting of a given name, or a value has the wrong type.
+        TypeError: if the command has no setting of a given name, a setting without a default is missing, or a path is
+            not a string.
 
     Example:
         >>> @dataclasses.dataclass(frozen=True)
@@ -263,7 +308,7 @@ def _default(field: Any) -> Any:
 
 
 def _fields(kind: Any) -> dict[str, tuple[tuple[str, ...], Any]]:
-    """Return {name of a setting: (path of its group, its type)}."""
+    """Return {name of a setting: (names of the nested groups that contain it, its type)}."""
     found: dict[str, tuple[tuple[str, ...], Any]] = {}
     hints = get_type_hints(kind, include_extras=True)
     for field in dataclasses.fields(kind):
@@ -277,7 +322,7 @@ def _fields(kind: Any) -> dict[str, tuple[tuple[str, ...], Any]]:
 
 
 def _group(hint: Any) -> type | None:
-    """Return the dataclass of a group, or None for the type of a single setting."""
+    """Return the dataclass if `hint` is the type of a group, or None if `hint` is the type of a single setting."""
     kind = get_args(hint)[0] if get_origin(hint) is Annotated else hint
     return kind if isinstance(kind, type) and dataclasses.is_dataclass(kind) else None
 
@@ -287,7 +332,7 @@ def _has_paths(hint: Any) -> bool:
 
 
 def _metadata(hint: Any) -> Iterator[Any]:
-    """Yield the metadata of `Annotated`, also within unions such as Annotated[int, Range(1)] | None."""
+    """Yield the metadata of each `Annotated` in a type, also within unions such as Annotated[int, Range(1)] | None."""
     if get_origin(hint) is Annotated:
         yield from hint.__metadata__
     for inner in get_args(hint):

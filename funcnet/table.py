@@ -10,8 +10,8 @@ Cells = Sequence[Sequence[str]]
 
 
 def text(cells: Cells, left: int, total: bool = False) -> str:
-    """Return lines of aligned columns, with a rule below the head and, with `total`, above the last row. The first
-    `left` columns are aligned to the left.
+    """Return a table as lines of text with aligned columns. A rule (a line of dashes) separates the header and, if
+    `total` is True, also the last row. The first `left` columns are aligned to the left.
 
     >>> print(text([["name", "size"], ["fc", "12"]], left=1))
     name  size
@@ -27,7 +27,9 @@ def text(cells: Cells, left: int, total: bool = False) -> str:
 
 
 def html(cells: Cells, marked: Sequence[int] = ()) -> str:
-    """Return a <table> in which the rows with the numbers `marked` (from 0 after the head) are highlighted."""
+    """Return an HTML table that highlights the rows whose numbers are in `marked`. Row 0 is the first row below the
+    header.
+    """
     tag = lambda name, row: "".join(f"<{name}>{escape.escape(cell)}</{name}>" for cell in row)
     style = lambda i: ' style="background:#fdd;color:#000"' if i in marked else ""
     body = "".join(f"<tr{style(i)}>{tag('td', row)}</tr>" for i, row in enumerate(cells[1:]))

@@ -1,9 +1,9 @@
 """Names and nested dicts: params and state are plain nested dicts of arrays, and every leaf has a dotted name.
 
 Patterns are matched segment by segment: ``*`` matches within one segment, and ``**`` matches any number of segments,
-including none. A pattern that *covers* also matches everything below the names that it matches: ``encoder`` covers
-``encoder.fc.weight``. A segment ``*`` in a *name* stands for all layers of a stack (``nn.Repeat(…, scan=True)``). A
-pattern must match either all layers of a stack or none.
+including none. With ``covers=True``, the default of `select` and `assign`, a pattern also matches everything below the
+names that it matches: ``encoder`` then matches ``encoder.fc.weight``. A segment ``*`` in a *name* means all layers of a
+stack (``nn.Repeat(…, scan=True)``). A pattern must match either all layers of a stack or none.
 
 Example:
     >>> params = {"fc": {"weight": 1.0, "bias": 2.0}, "head": {"bias": 3.0}}
@@ -42,7 +42,8 @@ __all__ = [
 
 
 def map_with_name(fn: Callable[..., Any], tree: Tree, *rest: Tree, prefix: str = "") -> Tree:
-    """Return a tree of the same structure with `fn(name, leaf, *leaves of rest)` for every leaf.
+    """Return a copy of a tree in which `fn(name, leaf, *leaves of rest)` replaces every leaf. The leaves of `rest` are
+    those with the same name in the other trees.
 
     >>> map_with_name(lambda name, leaf: name, {"fc": {"weight": 0, "bias": 0}, "act": {}})
     {'fc': {'weight': 'fc.weight', 'bias': 'fc.bias'}, 'act': {}}
@@ -106,7 +107,9 @@ def _as_list(patterns: Patterns) -> list[str]:
 
 
 def _regex(pattern: str, covers: bool) -> re.Pattern[str]:
-    """Return an expression that matches names with a dot after every segment."""
+    """Return a regular expression for a pattern of names. The expression expects a dot after every segment of a name,
+    also after the last.
+    """
     if not isinstance(pattern, str):
         raise TypeError(
             "tree.select: a pattern is not a string; expected a string such as 'encoder.*.weight', got "
@@ -183,7 +186,8 @@ def select(patterns: Patterns, names: Iterable[str], *, covers: bool = True, whe
 def assign(
     values: Mapping[Any, Any], names: Iterable[str], default: Any, *, covers: bool = True, where: str = "tree.assign"
 ) -> dict[str, Any]:
-    """Return {name: value} from {pattern: value}. The last matching pattern wins. Names without a match get `default`.
+    """Return {name: value} from {pattern: value}. If several patterns match a name, the value of the last one is used.
+    Names without a match get `default`.
 
     A key of `values` may also be a tuple of patterns.
 
@@ -201,7 +205,7 @@ def assign(
 
 
 def mask(tree: Tree, patterns: Patterns, *, where: str = "tree.mask") -> Tree:
-    """Return a tree of booleans, True where a pattern matches the leaf's name. optax accepts it as a mask.
+    """Return a tree of booleans, True for each leaf whose name a pattern matches. optax accepts this tree as a mask.
 
     >>> mask({"fc": {"weight": 1, "bias": 2}}, "**.bias")
     {'fc': {'weight': False, 'bias': True}}
@@ -211,7 +215,8 @@ def mask(tree: Tree, patterns: Patterns, *, where: str = "tree.mask") -> Tree:
 
 
 def partition(tree: Tree, patterns: Patterns, *, where: str = "tree.partition") -> tuple[Tree, Tree]:
-    """Return (the matching leaves, the rest), both with all dicts of `tree`. `merge` is the inverse.
+    """Return (tree of matching leaves, tree of the others). Both trees have all the dicts of `tree`, even if a dict
+    becomes empty. `merge` is the inverse.
 
     To compute gradients of some leaves only, differentiate with respect to the first tree:
 
@@ -225,7 +230,7 @@ def partition(tree: Tree, patterns: Patterns, *, where: str = "tree.partition") 
 
 
 def divide(tree: Tree, names: Iterable[str], *, where: str = "tree.divide") -> tuple[Tree, Tree]:
-    """Return (the leaves with these exact names, the rest). Unlike in `partition`, `*` is an ordinary character.
+    """Return (tree of the leaves with these exact names, tree of the others). In `names`, `*` is an ordinary character.
 
     Raises:
         ValueError: if a name is not in the tree.
@@ -299,9 +304,9 @@ def cast(tree: Any, dtype: Any) -> Any:
 def arrays_of(values: Any, numpy_integers: bool = True) -> tuple[list[Any], Callable[[list[Any]], Any]]:
     """Return (the arrays in `values`, a function that puts other arrays in their places).
 
-    The arrays are the leaves that a transformation may trace. Python numbers and booleans, strings and functions are
-    not arrays. With `numpy_integers=False`, numpy arrays of integers are not arrays either, because shapes may depend
-    on them. `jax.ShapeDtypeStruct`s are arrays.
+    The arrays are the leaves that a transformation may trace, including `jax.ShapeDtypeStruct`s. Python numbers and
+    booleans, strings and functions do not count as arrays. With `numpy_integers=False`, numpy arrays of integers do not
+    count either, because shapes may depend on their values.
 
     >>> arrays, join = arrays_of({"x": jax.numpy.ones(2), "flag": True})
     >>> len(arrays), join(["other"])

@@ -16,5 +16,8 @@ if [ $# -eq 0 ]; then
   # Optimization takes half of the time of these many small programs; scripts/verify.sh tests the layers with it.
   export JAX_DISABLE_MOST_OPTIMIZATIONS=1
   export FUNCNET_TABLES="${FUNCNET_TABLES:-6}"
+  # Compiling is more than half of the time. Later runs, in this clone or another, find what an earlier one compiled.
+  export JAX_COMPILATION_CACHE_DIR="${XDG_CACHE_HOME:-$HOME/.cache}/funcnet/test-programs"
+  export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 fi
 exec python -m pytest "$@"

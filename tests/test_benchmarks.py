@@ -15,6 +15,8 @@ TOY = {
     "data_loading.py": ["--scale", "0.01", "--turns", "1", "--out", "table.md", "--picture", "picture.png"],
     "data_wait.py": ["--steps", "12", "--images", "20"],
     "dispatch.py": ["--calls", "3"],
+    "export_onnx.py": ["--rounds", "2", "--tokens", "16"],
+    "export_wasm.py": ["--rounds", "2", "--tokens", "16", "--picture", "picture.png"],
     "features.py": ["--sentences", "64", "--blocks", "2"],
     "finetune.py": [
         "--results",
@@ -29,7 +31,35 @@ TOY = {
         "16",
     ],
     "layers.py": ["--only", "LSTM", "--turns", "1"],
+    "scaling.py": [
+        "--model",
+        "tiny",
+        "--meshes",
+        "data=8",
+        "--types",
+        "float32",
+        "--rows",
+        "1",
+        "--seq-len",
+        "32",
+        "--no-published",
+    ],
+    "nan_trace.py": ["--pairs", "1"],
     "step.py": ["--pairs", "1"],
+    "weak_scaling.py": [
+        "--model",
+        "tiny",
+        "--meshes",
+        "data=2",
+        "--rows",
+        "2",
+        "--seq-len",
+        "32",
+        "--steps",
+        "1",
+        "--turns",
+        "1",
+    ],
 }
 
 
@@ -44,6 +74,7 @@ def test_every_benchmark_has_a_toy_size_and_names_its_command():
 
 
 @pytest.mark.slow
+@pytest.mark.table
 @pytest.mark.parametrize("name", TOY)
 def test_the_command_runs(name, tmp_path):
     environment = {key: value for key, value in os.environ.items() if key not in ("XLA_FLAGS", "OMP_NUM_THREADS")}

@@ -302,6 +302,19 @@ def test_rounding_at_a_kink_is_no_culprit():
     assert exact.ok and "rounding" not in str(exact) and max(row.backward for row in exact.rows) < 1e-9
 
 
+def test_the_run_in_float64_has_the_settings_of_the_caller():
+    class Mixed(nn.Hardtanh):
+        def forward(self, input):
+            return super().forward(input) * jnp.ones(2, jnp.int32)
+
+    theirs, x = at_the_kink()
+    net = kinked(nn, act=Mixed(0.0, 6.0))
+    loaded = net.load_state_dict(theirs.state_dict())
+    with jax.numpy_dtype_promotion("standard"):
+        found = funcnet.compare(theirs, net, *loaded, x)
+    assert found.ok and any(row.rounding for row in found.rows), found
+
+
 @pytest.mark.parametrize(
     ("wrong", "first"), [({"gelu": "tanh"}, "gelu"), ({"act": nn.Hardtanh(0.0, 6.01)}, "act")], ids=["gelu", "act"]
 )
@@ -375,3 +388,92 @@ def test_a_forward_that_reads_its_integers():
     x = np.random.default_rng(0).normal(size=(2, 5, 3)).astype(np.float32)
     assert funcnet.compare(theirs, net, *loaded, x, np.array([2, 4])).ok
     assert funcnet.compare(theirs, net, *loaded, x, np.array([2, 4]), dtype="float64").ok
+
+
+def test_convolutions_behind_max_pooling_are_compiled_rightly():
+    """With fusion off and the old emitters, jaxlib 0.10 computed other values for the last convolution."""
+
+    def network(nn):
+        convolution = lambda width, size: nn.Conv2d(8, width, size, padding=size // 2, bias=False)
+        return nn.Sequential(
+            nn.Conv2d(3, 8, 7, stride=2, padding=3), nn.MaxPool2d(3, 2, 1), convolution(8, 1), convolution(8, 3),
+            convolution(32, 1), nn.BatchNorm2d(32),
+        )  # fmt: skip
+
+    theirs, net = network(torch.nn), network(nn)
+    params, state = net.load_state_dict(theirs.state_dict())
+    images = np.random.default_rng(0).standard_normal((2, 3, 64, 64)).astype(np.float32)
+    assert funcnet.compare(theirs, net, params, state, images, dtype="float64", tolerance=1e-9).ok
+
+
+def test_a_parameter_whose_gradient_is_zero_but_for_rounding():
+    """LayerNorm takes the shift away again, so its gradient is noise. No other parameter is in the module."""
+
+    class TheirShift(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.shift = torch.nn.Parameter(torch.full((5, 1), 0.3))
+
+        def forward(self, x):
+            return torch.nn.functional.layer_norm(x + self.shift, (4,))
+
+    class OurShift(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.shift = nn.Parameter(jnp.full((5, 1), 0.3))
+
+        def forward(self, x):
+            return F.layer_norm(x + self.shift, (4,))
+
+    theirs, ours = TheirShift(), OurShift()
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(7, 5, 4)).astype(np.float32))
+    with jax.enable_x64(True):
+        params, state = ours.load_state_dict(theirs.state_dict())
+        assert funcnet.compare(theirs, ours, params, state, x, tolerance=1e-9, dtype="float64").ok
+
+
+def test_a_layer_whose_output_is_normalised_away():
+    """The gradient of the layer's output is a sum that cancels. A port that is wrong there is still found."""
+
+    def made(lib, functional, factor):
+        class Net(lib.Module):
+            def __init__(self):
+                super().__init__()
+                self.shift, self.scale, self.conv = lib.Linear(3, 4), lib.Linear(3, 4), lib.Conv2d(4, 4, 3)
+
+            def forward(self, x, t):
+                h = self.conv(x) * self.scale(t)[:, :, None, None] ** factor + self.shift(t)[:, :, None, None]
+                return functional.group_norm(h, 4, eps=0.1)
+
+        return Net()
+
+    rng = np.random.default_rng(0)
+    x, t = (rng.normal(size=size).astype(np.float32) for size in ((2, 4, 9, 9), (2, 3)))
+    for factor, same in ((2, True), (4, False)):
+        theirs, ours = made(torch.nn, torch.nn.functional, 2), made(nn, F, factor)
+        params, state = ours.load_state_dict(theirs.state_dict())
+        found = funcnet.compare(theirs, ours, params, state, x, t, dtype="float64", tolerance=1e-9)
+        assert found.ok is same, found
+
+
+def test_outputs_with_strings_with_none_and_with_one_array_twice():
+    def made(lib, factor):
+        class Part(lib.Module):
+            def forward(self, x):
+                return {"name": "part", "same": (x, x), "nothing": None, "last": [x * factor]}
+
+        class Net(lib.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc, self.part = lib.Linear(3, 3), Part()
+
+            def forward(self, x):
+                found = self.part(self.fc(x))
+                return found["same"][0] * 3 + found["same"][1].sum() * 5 + found["last"][0]
+
+        return Net()
+
+    for factor, same in ((2, True), (4, False)):
+        theirs, ours = made(torch.nn, 2), made(nn, factor)
+        params, state = ours.load_state_dict(theirs.state_dict())
+        assert funcnet.compare(theirs, ours, params, state, X).ok is same

@@ -8,10 +8,11 @@ from nbclient import NotebookClient
 
 from funcnet import text
 from tests import real_data
+from tests.porting.packages import package
 from tests.tasks.small_bert import write_model
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
-PICTURES = {"text_to_model": 3, "inside_bert": 3, "port_from_torch": 2}
+PICTURES = {"text_to_model": 3, "inside_bert": 3, "port_from_torch": 2, "port_whisper": 2}
 
 
 def test_every_notebook_is_run_here():
@@ -32,6 +33,8 @@ def test_it_runs(name, tmp_path, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "")  # one device, as a reader has
     if name == "inside_bert":
         monkeypatch.setenv("MODEL", str(real_data.minilm()))
+    if name == "port_whisper":
+        monkeypatch.setenv("SOURCE", str(package("openai-whisper")))
     execute(name, tmp_path)
     if name == "text_to_model":
         execute(name, tmp_path)  # a second time, as a reader does: the run there has finished

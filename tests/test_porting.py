@@ -16,7 +16,7 @@ import torch
 import funcnet
 from funcnet import functional as F
 from funcnet import nn, tree, weights
-from tests.porting import PAGE, Line, lines, model_files, named, names_in, needed
+from tests.porting_files import PAGE, Line, lines, model_files, named, names_in, needed
 
 TEXT = PAGE.read_text("utf-8")
 LINES = list(lines(TEXT))
@@ -169,6 +169,7 @@ def same_gradients(theirs: dict, ours: dict, names: Iterable[str], loose: float 
 # -------------------------------------------------------------------------------------------------------------- tests
 
 
+@pytest.mark.table
 @every([line for line in COMPARED if line.mark != "†"])
 def test_both_sides_are_equal(line):
     (here,) = line.code(3 if line.section == TRAPS else 1)

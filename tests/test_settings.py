@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Annotated
 
 import pytest
+import tyro
 
-from funcnet.settings import Range, check_ranges, compose, defaults, flag, flat, from_record, recorded
+from funcnet.settings import Range, check_ranges, compose, defaults, flag, flat, from_record, recorded, with_helps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,3 +74,27 @@ def test_numbers_outside_their_range_are_refused(values, message):
 def test_what_a_range_says():
     said = [str(Range(1)), str(Range(0, 1, above=True)), str(Range(1, 4096)), str(Range(0, 2**63 - 1))]
     assert said == ["at least 1", "above 0 and at most 1", "1 to 4096", "0 to 2**63 - 1"]
+
+
+@with_helps
+@dataclasses.dataclass(frozen=True)
+class Documented:
+    """A command."""
+
+    first: int = 1
+    """A text that is
+    on two lines."""
+    second: Annotated[int, Range(0)] = 2
+    """Another text."""
+    third: int = 3
+
+
+def test_helps_are_paragraphs_and_fields_stay_what_they_are(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit):
+        tyro.cli(Documented, args=["--help"])
+    said = capsys.readouterr().out
+    assert "A text that is on two lines." in said and "Another text." in said
+    assert tyro.cli(Documented, args=["--first", "5"]) == Documented(5)
+    with pytest.raises(ValueError, match="--second is out of range; expected at least 0, got -1"):
+        check_ranges(Documented(second=-1), "command")

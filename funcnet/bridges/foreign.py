@@ -1,8 +1,8 @@
 """The base class for modules of other libraries that are used inside a funcnet model.
 
 A foreign module creates its own arrays. In funcnet, these arrays are leaves of a description and have the same names as
-in the foreign module. A tree of `Place` modules mirrors the tree of the foreign module. `Whole` initialises all arrays
-together, from a single key.
+in the foreign module. A tree of `Place` modules mirrors the tree of the foreign module. The class `Whole` initialises
+all arrays together, from a single key.
 """
 
 import inspect
@@ -55,12 +55,14 @@ def training_arguments(
 
 
 def _with_the_others(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
-    """Return zeros for a leaf for which the user has set no init function. `Whole.begin` replaces the zeros."""
+    """Return zeros for a leaf whose init function the user has not set. `Whole.begin` replaces the zeros."""
     return jnp.zeros(shape, dtype)
 
 
 class Whole(Computed):
-    """The attribute `foreign`, which is computed from the leaves. `begin` initialises all leaves together."""
+    """The attribute `foreign` of a `Foreign` module, which is computed from the leaves of this module. `Whole.begin`
+    initialises all these leaves together.
+    """
 
     def __init__(self, name: str):
         super().__init__(name, Parameter(0), (), jnp.float32)  # it has no original leaf and is not an array
@@ -74,9 +76,9 @@ class Whole(Computed):
         for name, leaf in leaves.items():
             if isinstance(leaf, Computed):
                 raise ValueError(
-                    f"{type(foreign).__name__}: {name!r} is computed, but its original has no init function, because "
-                    "the module initialises all its leaves together; expected an init function. Set one first, for "
-                    f"example with `nn.init.normal_(module.{name})`."
+                    f"{type(foreign).__name__}: {name!r} is computed, and its original leaf has no init function, "
+                    "because the module initialises all its leaves together; expected an init function. Set one first, "
+                    f"for example with `nn.init.normal_(module.{name})`."
                 )
         values = foreign.start_together(frame_of(bound).call.rng) if leaves else {}
         for name, leaf in leaves.items():
@@ -98,7 +100,9 @@ def _leaf(module: Any, name: str) -> Any:
 
 
 class Place(Module):
-    """A placeholder for an inner module of a foreign module. It has leaves and a training flag, and is never called."""
+    """A placeholder for an inner module of a foreign module. A `Place` has leaves and a training flag, and is never
+    called.
+    """
 
     def __init__(self, kind: str = ""):
         super().__init__()
@@ -111,8 +115,9 @@ class Place(Module):
 class Foreign(Module):
     """The base class of `FromNNX` and `FromLinen`.
 
-    A subclass defines `start_together(key) -> {name: array}`, which initialises all leaves, and `assembled()`, which
-    returns the foreign module (for linen, its variables) with the arrays of a bound copy.
+    A subclass of `Foreign` defines two methods, `start_together` and `assembled`. `start_together(key) -> {name:
+    array}` returns the initial arrays of all leaves. `assembled()` is called on a bound copy and returns the foreign
+    module (for linen, its variables) with the arrays of that copy.
     """
 
     places: tuple[str, ...]  # the names of all leaves
@@ -124,13 +129,16 @@ class Foreign(Module):
         computed.place(self, Whole("foreign"))
 
     def mirror(self, leaves: Mapping[str, tuple[type, Any]], kinds: Mapping[str, str], where: str) -> None:
-        """Add the leaves to this description.
+        """Add the arrays of the foreign module to this description as parameters and buffers.
 
         Args:
-            leaves: dict from the dotted name of a leaf to a pair: the class `Parameter` or `Buffer`, and an array or
-                `jax.ShapeDtypeStruct`.
+            leaves: dict from the dotted name of a leaf to a pair (class, value). The class is `Parameter` or `Buffer`,
+                and the value is an array or a `jax.ShapeDtypeStruct`.
             kinds: dict from the dotted name of an inner module to the text that `repr` shows for that module.
             where: prefix for error messages, such as the name of the caller.
+
+        Raises:
+            TypeError: if a leaf is a random key.
         """
         for path, kind in kinds.items():
             self._place(path, kind)
@@ -163,12 +171,14 @@ class Foreign(Module):
         return module
 
     def value_of(self, name: str) -> Any:
-        """Return the array of a leaf of a bound copy."""
+        """Return the array of the leaf with the dotted name `name`. Only a bound copy has such arrays."""
         owner, attribute = _owner(self, name)
         return getattr(owner, attribute)
 
     def drawn_key(self) -> jax.Array | None:
-        """Return a random key, or None if there is none. An error is raised later if the module needs a key."""
+        """Return a random key. Return None if `apply` got no `rng`, or inside a JAX transformation that forward
+        started. If there is no key although the foreign module needs one, an error is raised later.
+        """
         try:
             key = self.make_rng()
         except ValueError:  # inside a transformation of the user's forward
@@ -176,7 +186,7 @@ class Foreign(Module):
         return None if isinstance(key, random.MissingKey) else key
 
     def keep(self, new: dict[str, Any]) -> None:
-        """Store the arrays of the changed buffers in a bound copy."""
+        """Assign new arrays to the buffers of this bound copy that a call of the foreign module has changed."""
         for name, value in new.items():
             if value is not self.value_of(name):
                 owner, attribute = _owner(self, name)

@@ -1,4 +1,6 @@
-"""Use a flax.linen module inside a funcnet model. Its variables become leaves that keep linen's names."""
+"""Use a flax.linen module inside a funcnet model. The variables of the linen module become leaves of the funcnet model
+and keep linen's names.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,8 +31,8 @@ class FromLinen(Foreign):
     The variables of the collection `params` become parameters, and the variables of all other collections
     (`batch_stats`, `cache`, …) become buffers. The name of a parameter or buffer is its path in linen, joined by dots,
     for example `Dense_0.kernel`. `state_dict`, name patterns, freezing and `Repeat` use these names. If a name of one
-    collection conflicts with a name of an earlier collection, all names of the later collection get the prefix of that
-    later collection, for example `cache.kernel`.
+    collection conflicts with a name of an earlier collection, all names of the later collection are prefixed with the
+    name of that collection, for example `cache.kernel`.
 
     An example input determines the leaves and their shapes. Pass the example to this constructor, or to `init`. Until
     an example is given, the leaves are unknown, and no weights can be loaded.
@@ -38,7 +40,7 @@ class FromLinen(Foreign):
     Args:
         module: a linen module.
         *example_inputs, **kwargs: arguments of the module's `__call__`, as arrays or `jax.ShapeDtypeStruct`s. Only the
-            shapes and dtypes are used. Initialisers that depend on an input receive zeros.
+            shapes and dtypes of these arguments are used. Initialisers that depend on an input receive zeros.
 
     Call: accepts the arguments of the module's `__call__`. `linen_method="attend"` calls the method `attend` instead.
         The training or eval mode is passed as the argument `training`, `train`, `is_training`, `deterministic` or
@@ -47,8 +49,8 @@ class FromLinen(Foreign):
 
     Raises:
         TypeError: if `module` is not a linen module.
-        ValueError: if the leaves are not known yet, if the module needs a random key but `apply` has no `rng`, or if a
-            call adds or removes variables.
+        ValueError: if the leaves are not known yet, if the module needs a random key but `apply` has no `rng`, if the
+            module has no method `linen_method`, or if a call adds or removes variables.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -87,14 +89,18 @@ class FromLinen(Foreign):
     # ------------------------------------------------------------------------------------------- the leaves and shapes
 
     def lazy_shapes(self, *args: Any, linen_method: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Record the arguments if no example is known yet. `init` calls this method with the example inputs."""
+        """Record the arguments as the example inputs, if no example is known yet. `init` calls this method with the
+        example inputs.
+        """
         description = description_of(self)
         if description._example is None:
             description._see(args, kwargs, linen_method)
         return {}
 
     def settle(self) -> None:
-        """Add the leaves to the description. `init` calls this method after it has run the example inputs."""
+        """Add the variables of the linen module to the description as parameters and buffers. `init` calls this method
+        after it has run the example inputs.
+        """
         if self._example is None or not hasattr(self, UNKNOWN):
             return
         variables = jax.eval_shape(self._init_variables, jax.random.key(0))
@@ -123,7 +129,9 @@ class FromLinen(Foreign):
         return self._by_name(variables, "FromLinen")
 
     def _by_name(self, variables: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """Return {dotted name: array} for collections whose structure must be the same as after `init`."""
+        """Return the arrays of linen's `variables` as {dotted name: array}. The collections must have the same
+        structure as after `init`.
+        """
         named: dict[str, Any] = {}
         for collection, values in variables.items():
             leaves, structure = jax.tree.flatten(values)
@@ -202,8 +210,8 @@ def _zeros(value: Any) -> Any:
 def _names(variables: Variables) -> dict[str, tuple[str, ...]]:
     """Return {collection: dotted names of its leaves}, with the collection `params` first.
 
-    If a name of one collection conflicts with a name of an earlier collection, all names of the later collection get
-    the prefix of that later collection.
+    If a name of one collection conflicts with a name of an earlier collection, all names of the later collection are
+    prefixed with the name of that collection.
     """
     leaves: set[str] = set()
     inner: set[str] = set()

@@ -1,4 +1,6 @@
-"""Use a flax.nnx module inside a funcnet model. Its variables become leaves that keep nnx's names."""
+"""Use a flax.nnx module inside a funcnet model. The variables of the nnx module become leaves of the funcnet model and
+keep nnx's names.
+"""
 
 import functools
 import inspect
@@ -29,9 +31,9 @@ class FromNNX(Foreign):
 
     Args:
         module: an nnx module, or a class or function that returns one. The arrays of an nnx module are the initial
-            values of the leaves. A class or function is called with `args` and `kwargs`. A class or function that
-            accepts the argument `rngs` also receives `rngs`, which are made from the key of `init`. *args, **kwargs:
-            arguments of the constructor.
+            values of the leaves. A class or function is called with `args` and `kwargs`. A class or function with an
+            argument `rngs` also receives random streams, which are made from the key of `init`.
+        *args, **kwargs: arguments of the constructor.
 
     Call: accepts the arguments of the module's `__call__`. `nnx_method="attend"` calls the method `attend` instead. The
         training flag of each inner module sets the attributes `deterministic` and `use_running_average` of that inner
@@ -42,7 +44,7 @@ class FromNNX(Foreign):
     Raises:
         TypeError: if `module` has an unsupported type, or if `module` is an nnx module and constructor arguments are
             given.
-        ValueError: if the module needs a random key but `apply` has no `rng`.
+        ValueError: if the module needs a random key but `apply` has no `rng`, or has no method `nnx_method`.
 
     Differs from nnx: if a call assigns a value to an `nnx.Param` or adds a variable (`sow`), the change is discarded.
 
@@ -191,14 +193,18 @@ def _no_plain_arrays(made: nnx.Module) -> None:
 
 
 def _split(module: nnx.Module) -> tuple[Any, Any]:
-    """Return ((graphdef, {module name: class name}), (parameters, random streams, buffers))."""
+    """Split an nnx module into its static description and its arrays: ((graphdef, {module name: class name}),
+    (parameters, random streams, buffers)).
+    """
     graphdef, *states = nnx.split(module, nnx.Param, nnx.RngState, ...)
     kinds = {".".join(map(str, path)): type(inner).__name__ for path, inner in nnx.iter_modules(module)}
     return (graphdef, kinds), tuple(states)
 
 
 def _named(state: Any) -> dict[str, Any]:
-    """Return {dotted name: array} in the order of the leaves. Each array of a variable has its own name."""
+    """Return the arrays of an nnx state as {dotted name: array}, in the order of the leaves. If a variable contains
+    several arrays, each of these arrays has its own name.
+    """
     is_variable = lambda item: isinstance(item, nnx.Variable)
     named = {}
     for path, item in jax.tree_util.tree_flatten_with_path(state, is_leaf=is_variable)[0]:
@@ -217,7 +223,9 @@ def _reseed(module: nnx.Module, key_of: Callable[[str], jax.Array]) -> None:
 
 
 def _drawn(before: list[Any], module: nnx.Module) -> bool:
-    """Return whether the call drew a key. During tracing, the result may be True even if no key was drawn."""
+    """Return whether a call of the nnx module drew a random key. During tracing, the result may be True even if no key
+    was drawn.
+    """
     after = jax.tree.leaves(nnx.state(module, nnx.RngCount))
     moved = [new for old, new in zip(before, after, strict=True) if new is not old]
     return any(isinstance(count, jax.core.Tracer) or bool((count != 0).any()) for count in moved)

@@ -1,4 +1,6 @@
-"""Use a funcnet module as a flax.linen module. Its parameters and buffers become linen variables with torch's names."""
+"""Use a funcnet module as a flax.linen module. The parameters and buffers of the funcnet module become linen variables
+with torch's names.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,8 +29,8 @@ class ToLinen(linen.Module):
     no stream `dropout`.
 
     Args:
-        net: description, which must not change afterwards. Lazy modules infer their shapes from the example inputs that
-            are passed to `init`.
+        net: description of the net. Do not change the net after it has been passed. Lazy modules infer their shapes
+            from the example inputs that are passed to `init`.
 
     Call: accepts the arguments of `forward`, and these keywords:
         training: True, False (the default) or {name pattern: bool}, as in `Module.apply`.
@@ -110,5 +112,7 @@ class ToLinen(linen.Module):
     def load_state_dict(
         self, sd: Mapping[str, Any], strict: bool = True, into: Mapping[str, Any] | None = None
     ) -> Variables:
-        """Convert a state_dict to linen's variables. `into` must be linen variables. See `Module.load_state_dict`."""
+        """Convert a state_dict to linen's variables. If `into` is given, it must be linen variables. See
+        `Module.load_state_dict`.
+        """
         return self.to_variables(*self.net.load_state_dict(sd, strict, None if into is None else self.trees(into)))

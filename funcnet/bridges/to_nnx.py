@@ -1,4 +1,6 @@
-"""Use a funcnet module as a flax.nnx module. Its parameters and buffers become nnx variables with torch's names."""
+"""Use a funcnet module as a flax.nnx module. The parameters and buffers of the funcnet module become nnx variables with
+torch's names.
+"""
 
 from typing import Any
 
@@ -17,11 +19,14 @@ __all__ = ["Branch", "FrozenParam", "ToNNX"]
 
 
 class FrozenParam(nnx.Variable):
-    """A parameter with requires_grad=False. It is not an `nnx.Param`, so `nnx.grad` and `nnx.Optimizer` ignore it."""
+    """A parameter with requires_grad=False. A `FrozenParam` is not an `nnx.Param`, so `nnx.grad` and `nnx.Optimizer`
+    ignore it.
+    """
 
 
 class Branch(nnx.Module):
-    """The nnx counterpart of one module of a funcnet net. It contains variables and a flag for training or eval mode.
+    """The nnx counterpart of one module of a funcnet net. An instance contains variables and a flag for training or
+    eval mode.
 
     The flag has one of nnx's names, so that `train()`, `eval()` and `nnx.view` set it. The name is
     `use_running_average` if the module has buffers, and `deterministic` otherwise.
@@ -48,9 +53,9 @@ class Branch(nnx.Module):
 class ToNNX(Branch):
     """A funcnet module as a `flax.nnx.Module`.
 
-    Parameters are `nnx.Param`s (or `FrozenParam`s if requires_grad is False), and buffers are `nnx.BatchStat`s. They
-    have torch's names. For example, a variable is the attribute `model.fc.weight`, and its path in `nnx.state` is
-    `("fc", "weight")`. A shared leaf is stored under its first name. A training call updates buffers in place. As in
+    Parameters are `nnx.Param`s (or `FrozenParam`s if requires_grad is False), and buffers are `nnx.BatchStat`s. The
+    variables have torch's names. For example, the variable `model.fc.weight` has the path `("fc", "weight")` in
+    `nnx.state`. A shared leaf is stored under its first name. A training call updates buffers in place. As in
     nnx and torch, the wrapper and all its modules are initially in training mode. Use `model.eval()`,
     `model.encoder.eval()` or `model.train()` to change the mode.
 
@@ -63,12 +68,14 @@ class ToNNX(Branch):
             not need the stream `params`.
 
     Call: accepts the arguments of `forward`, and these keywords:
-        training: True, False or {name pattern: bool}, as in `Module.apply`. With None, each module uses its own flag.
+        training: True, False or {name pattern: bool}, as in `Module.apply`. With `training=None`, each module uses its
+        own training flag.
         rngs: key, `nnx.RngStream` or `nnx.Rngs` (with a stream `dropout`) for this call, instead of the model's stream.
         method: name of a method of the net to call instead of `forward`.
 
     A training call draws a key from the model's stream. An eval call draws no key and changes no state. Some nets need
-    a key even in eval mode, for example for fractional pooling; for these, pass `rngs` in each eval call.
+    a key even in eval mode, for example for fractional pooling. For nets that need a key in eval mode, pass `rngs` in
+    each eval call.
 
     Raises:
         ValueError: if neither `rngs` nor `values` is given, if a part of the net has the same name as an attribute of

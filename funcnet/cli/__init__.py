@@ -1,4 +1,4 @@
-"""The `funcnet` command. This package parses the arguments. The packages `tasks` and `serving` run the commands."""
+"""The `funcnet` command. This package parses the arguments, and `tasks` and `serving` do the work of the commands."""
 
 from funcnet.cli.main import main
 

@@ -9,14 +9,25 @@ from typing import Annotated, Any, NamedTuple
 import tyro
 
 from funcnet.cli.data import Data, run_data
+from funcnet.cli.export import ExportArguments, run_export
 from funcnet.cli.fill_mask import FillMaskArguments, run_fill_mask
+from funcnet.cli.port import PortArguments, run_port
 from funcnet.cli.predict import Evaluate, Predict, run_evaluate, run_predict
-from funcnet.cli.training import moved_path_hint, resumed_settings, run_finetune, run_pretrain, run_train_images
+from funcnet.cli.replay import ReplayArguments, run_replay
+from funcnet.cli.training import (
+    moved_path_hint,
+    resumed_settings,
+    run_finetune,
+    run_pretrain,
+    run_quantize,
+    run_train_images,
+)
 from funcnet.serving.bench import BenchServe, bench_serve
 from funcnet.tasks.features.command import FeaturesArguments, features
 from funcnet.tasks.finetuning.settings import FinetuningSettings
 from funcnet.tasks.images.settings import ImageSettings
 from funcnet.tasks.pretraining.settings import PretrainingSettings
+from funcnet.tasks.quantizing.settings import QuantizationSettings
 
 __all__ = ["COMMANDS", "Command", "Parsed", "moved_path_hint", "parse"]
 
@@ -27,7 +38,8 @@ class Command(NamedTuple):
     Attributes:
         settings: class of the command's settings.
         run: function that runs the command and returns the exit code.
-        module: module that `run` imports. `parse` imports it before `run` is called. `cli.main` explains the reason.
+        module: module that `run` imports. `parse` imports this module before `run` is called. `cli.main` explains the
+            reason.
     """
 
     settings: type
@@ -39,8 +51,8 @@ class Parsed(NamedTuple):
     """A command line.
 
     Attributes:
-        run: function of the command.
-        settings: arguments of the command.
+        run: function that runs the command.
+        settings: settings of the command, with the values from the command line.
         resumed: recorded settings of the run that is resumed, or None if no run is resumed.
     """
 
@@ -54,10 +66,14 @@ COMMANDS = {
     "data": Command(Data, run_data, "funcnet.tasks.pretraining_data.commands"),
     "finetune": Command(FinetuningSettings, run_finetune, "funcnet.tasks.finetuning.task"),
     "train-images": Command(ImageSettings, run_train_images, "funcnet.tasks.images.task"),
+    "quantize": Command(QuantizationSettings, run_quantize, "funcnet.tasks.quantizing.task"),
+    "replay": Command(ReplayArguments, run_replay, "funcnet.train.replay"),
+    "port": Command(PortArguments, run_port, "funcnet.cli.port"),
     "predict": Command(Predict, run_predict, "funcnet.tasks.finetuning.predict"),
     "evaluate": Command(Evaluate, run_evaluate, "funcnet.tasks.finetuning.predict"),
     "features": Command(FeaturesArguments, features, "funcnet.tasks.features"),
     "fill-mask": Command(FillMaskArguments, run_fill_mask, "funcnet.serving"),
+    "export": Command(ExportArguments, run_export, "funcnet.export"),
     "bench": Command(BenchServe, bench_serve, "funcnet.serving"),
 }
 
@@ -74,7 +90,7 @@ def parse(arguments: list[str]) -> Parsed:
     """
     resumed = resumed_settings(arguments)
     kinds = [Annotated[command.settings, tyro.conf.subcommand(name)] for name, command in COMMANDS.items()]
-    # A resumed run has both --flag and --no-flag, because the default of a flag may be on.
+    # Only a resumed run accepts --no-flag besides --flag, because the recorded value of the flag may be True.
     options: tuple[Any, ...] = (tyro.conf.FlagCreatePairsOff,) if resumed is None else ()
     settings: Any = tyro.cli(  # type: ignore[call-overload]
         functools.reduce(operator.or_, kinds),

@@ -6,11 +6,13 @@ from typing import Annotated
 
 import tyro
 
+from funcnet.settings import with_helps
 from funcnet.tasks.pretraining_data.commands import BuildData
 
 __all__ = ["Data", "run_data"]
 
 
+@with_helps
 @dataclasses.dataclass(frozen=True)
 class ReportData:
     """Check all files of a data folder, and print its report: documents, tokens, pairs and masks."""
@@ -19,6 +21,7 @@ class ReportData:
     """Folder that `funcnet data build` or `funcnet data import` wrote."""
 
 
+@with_helps
 @dataclasses.dataclass(frozen=True)
 class ExportData:
     """Export a data folder as Google's tf_examples.tfrecord, with masks."""
@@ -35,6 +38,7 @@ class ExportData:
     """Export the held-out examples instead of the training examples."""
 
 
+@with_helps
 @dataclasses.dataclass(frozen=True)
 class ImportData:
     """Import Google's tf_examples.tfrecord, with its masks, into a folder for `funcnet pretrain --data`."""
@@ -51,6 +55,7 @@ class ImportData:
     """Use this flag if the vocabulary keeps capital letters and accents."""
 
 
+@with_helps
 @dataclasses.dataclass(frozen=True)
 class Data:
     """Build, check, export or import pretraining data that many runs can use."""

@@ -6,11 +6,12 @@ from typing import Annotated
 
 import tyro
 
-from funcnet.settings import Range, check_ranges
+from funcnet.settings import Range, check_ranges, with_helps
 
 __all__ = ["FillMaskArguments", "run_fill_mask"]
 
 
+@with_helps
 @dataclasses.dataclass(frozen=True)
 class FillMaskArguments:
     """Predict masked words with a pretrained BERT.
@@ -19,7 +20,9 @@ class FillMaskArguments:
     """
 
     directory: tyro.conf.Positional[Path]
-    """Output directory of `funcnet pretrain`, or any directory with config.json, model.safetensors and a vocabulary."""
+    """Output directory of `funcnet pretrain`, its int8 model from `funcnet quantize`, or any directory with
+    config.json, model.safetensors and a vocabulary.
+    """
     text: tyro.conf.Positional[tuple[str, ...]]
     """One or more texts that contain [MASK]."""
     top: Annotated[int, Range(1)] = 5

@@ -1,8 +1,8 @@
 """The entry point of the `funcnet` command. It handles signals, prints errors, and sets the exit code.
 
-This file imports only small modules, so that its own handler for Ctrl-C is installed as early as possible. Python's
-default handler raises KeyboardInterrupt at any point of the program. If compiled libraries are being imported, or the
-interpreter is shutting down, the result is a traceback or a segmentation fault.
+main.py imports only small modules, so that its handler for Ctrl-C is installed as early as possible. Python's default
+handler for Ctrl-C raises KeyboardInterrupt at any point of the program. While compiled libraries are imported, or the
+interpreter shuts down, this exception causes a traceback or a segmentation fault.
 """
 
 import contextlib
@@ -25,8 +25,10 @@ def main(arguments: list[str] | None = None) -> None:
         arguments: command-line arguments. By default, the arguments of the process are used.
 
     Raises:
-        SystemExit: always. The exit code is 0 for success; 2 if arguments, data or files are wrong; 130 after SIGINT;
-            143 after SIGTERM; and 141 if the reader of standard output has closed the pipe.
+        SystemExit: at the end. The exit code is that of the command: usually 0 for success; 2 if arguments, data or
+            files are wrong; 130 after SIGINT; 143 after SIGTERM; and 141 if the reader of standard output has closed
+            the pipe.
+        ValueError, OSError: instead of exit code 2, if the environment variable FUNCNET_TRACEBACK is set.
     """
     parsed = None
     with _signals(leave_installed=arguments is None):
@@ -53,7 +55,7 @@ def main(arguments: list[str] | None = None) -> None:
             if processes:
                 processes.leave(code)
         except KeyboardInterrupt:
-            _leave(signal.SIGINT, None)  # the interpreter's own shutdown may crash beside the threads of a computation
+            _leave(signal.SIGINT, None)  # a normal shutdown may crash while threads of a computation still run
     raise SystemExit(code)
 
 
@@ -108,7 +110,9 @@ def _signals(*, leave_installed: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _raising() -> Iterator[None]:
-    """Install handlers that raise exceptions on SIGINT and SIGTERM. Training runs install their own handlers."""
+    """Install handlers that raise exceptions on SIGINT and SIGTERM. A training run replaces these handlers with its
+    own.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -133,7 +137,7 @@ def _show_warning(
 
 
 def _message(error: ValueError | OSError) -> Any:
-    """Return the message of an error. Errors of the operating system are reworded in the style of other messages."""
+    """Return the message of an error. An error of the operating system is reworded in the style of the others."""
     if isinstance(error, OSError) and error.filename is not None:
         return (
             f"{error.filename}: the operating system reported an error; expected a usable path, got "

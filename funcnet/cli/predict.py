@@ -7,11 +7,12 @@ from typing import Annotated
 import tyro
 
 from funcnet.files import require_folder, require_other
-from funcnet.settings import Range, check_ranges
+from funcnet.settings import Range, check_ranges, with_helps
 
 __all__ = ["Evaluate", "Predict", "run_evaluate", "run_predict"]
 
 
+@with_helps
 @dataclasses.dataclass(frozen=True)
 class PredictionSettings:
     """Settings of `funcnet predict` and `funcnet evaluate`."""
@@ -19,20 +20,23 @@ class PredictionSettings:
     batch_size: Annotated[int, Range(1)] = 32
     """Number of texts per batch."""
     null_threshold: float | None = None
-    """For the task "answer": "no answer" is predicted if its score exceeds that of the best answer by more than this
-    margin. The default is the value found in training."""
+    """For the task "answer": the prediction is "no answer" if the score of "no answer" exceeds the score of the best
+    answer by more than this margin. The default is the value found in training."""
 
 
+@with_helps
 @dataclasses.dataclass(frozen=True)
 class Predict:
     """Predict the labels or answers of the texts in a file with a fine-tuned model.
 
-    The command writes one JSON object per text, with probabilities. For the task "answer", the object also has the n
-    best answers. See `funcnet finetune`.
+    The command writes one JSON object per text, with probabilities. For the task "answer", the object also has the best
+    answers. Their number is the --n-best with which `funcnet finetune` ran.
     """
 
     directory: tyro.conf.Positional[Path]
-    """Output directory of `funcnet finetune`, or a Hugging Face directory with a fine-tuned BERT."""
+    """Output directory of `funcnet finetune`, its int8 model from `funcnet quantize`, or a Hugging Face directory with
+    a fine-tuned BERT.
+    """
     file: tyro.conf.Positional[Path]
     """File with texts in the same format as the training file, with or without labels, or with one text per line
     (.txt). Empty lines are skipped. If the model tags words, each line of text is split at spaces and punctuation."""
@@ -42,12 +46,15 @@ class Predict:
     options: PredictionSettings = PredictionSettings()
 
 
+@with_helps
 @dataclasses.dataclass(frozen=True)
 class Evaluate:
     """Evaluate a fine-tuned model on a labelled file, and print the metrics of its task as JSON."""
 
     directory: tyro.conf.Positional[Path]
-    """Output directory of `funcnet finetune`, or a Hugging Face directory with a fine-tuned BERT."""
+    """Output directory of `funcnet finetune`, its int8 model from `funcnet quantize`, or a Hugging Face directory with
+    a fine-tuned BERT.
+    """
     file: tyro.conf.Positional[Path]
     """File with labelled texts in the same format as the training file."""
     out: Path | None = None

@@ -1,4 +1,4 @@
-"""The training commands `funcnet pretrain`, `finetune` and `train-images`, and their option --resume."""
+"""The training commands `funcnet pretrain`, `finetune`, `train-images` and `quantize`, and their option --resume."""
 
 import argparse
 import os
@@ -9,11 +9,42 @@ from funcnet.settings import flag, flat, from_record
 from funcnet.tasks.finetuning.settings import FinetuningSettings
 from funcnet.tasks.images.settings import ImageSettings
 from funcnet.tasks.pretraining.settings import PretrainingSettings
+from funcnet.tasks.quantizing.settings import QuantizationSettings
 from funcnet.train import began_in, configuration
 
-__all__ = ["moved_path_hint", "resumed_settings", "run_finetune", "run_pretrain", "run_train_images"]
+__all__ = [
+    "SETTINGS",
+    "moved_path_hint",
+    "open_task",
+    "resumed_settings",
+    "run_finetune",
+    "run_pretrain",
+    "run_quantize",
+    "run_train_images",
+]
 
-SETTINGS = {"pretrain": PretrainingSettings, "finetune": FinetuningSettings, "train-images": ImageSettings}
+SETTINGS: dict[str, Any] = {
+    "pretrain": PretrainingSettings,
+    "finetune": FinetuningSettings,
+    "train-images": ImageSettings,
+    "quantize": QuantizationSettings,
+}
+
+
+def open_task(command: str, settings: Any, context: Any) -> Any:
+    """Make the task object of a training command from its settings. `run_task` and `replay_step` call this function."""
+    from funcnet.tasks.finetuning.task import FinetuningTask
+    from funcnet.tasks.images.task import ImageTask
+    from funcnet.tasks.pretraining.task import PretrainingTask
+    from funcnet.tasks.quantizing.task import QuantizationTask
+
+    tasks = {
+        "pretrain": PretrainingTask,
+        "finetune": FinetuningTask,
+        "train-images": ImageTask,
+        "quantize": QuantizationTask,
+    }
+    return tasks[command](settings, context)  # type: ignore[abstract]
 
 
 def run_pretrain(settings: PretrainingSettings) -> int:
@@ -37,14 +68,25 @@ def run_train_images(settings: ImageSettings) -> int:
     return train_images(settings)
 
 
+def run_quantize(settings: QuantizationSettings) -> int:
+    """Run `funcnet quantize`; return the exit code."""
+    from funcnet.tasks.quantizing.task import quantize_run
+
+    return quantize_run(settings)
+
+
 def resumed_settings(arguments: list[str]) -> Any:
-    """Return the recorded settings of the run to resume. They are the defaults of the arguments that are not given.
+    """Return the recorded settings of the run to resume, which are the defaults for omitted arguments.
 
     Args:
         arguments: the arguments of the command line. The first argument is the command.
 
     Returns:
-        The settings of the run in `--out`, or None if `--resume` is not given or no usable settings are recorded there.
+        The settings of the run in the folder `--out`, or None if `--resume` is not given or the folder has no usable
+        record.
+
+    Raises:
+        RunError: if the file run.json in the folder is not a run record.
     """
     kind = SETTINGS.get(arguments[0] if arguments else "")
     if kind is None or "--resume" not in arguments:
@@ -68,8 +110,8 @@ def resumed_settings(arguments: list[str]) -> Any:
 
 
 def moved_path_hint(settings: Any, before: Any) -> str:
-    """Return a hint if the run is resumed from another directory in which one of the run's relative paths does not
-    exist.
+    """Return a hint if the run is resumed from a different working directory, in which a relative path of the run does
+    not exist.
 
     Args:
         settings: the settings from the command line.

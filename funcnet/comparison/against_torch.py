@@ -7,6 +7,7 @@ the parameters, then the buffers.
 import concurrent.futures
 import dataclasses
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -36,29 +37,29 @@ def compare(
     """Compare a torch module with its port layer by layer, forward and backward, and find the first layer that differs.
 
     Args:
-        torch_module: a torch.nn.Module. A copy of the module is run, so the module itself is not changed.
+        torch_module: a torch.nn.Module. A copy of the torch module is run, so the torch module itself is not changed.
         net, params, state: port of the torch module, and the params and state that
             `net.load_state_dict(torch_module.state_dict())` returns.
-        *inputs, **kwargs: arguments of both forward methods. Arrays are converted to tensors (integers to int64), and
-            tensors to arrays.
-        training: whether both modules run in training mode. If so, set all dropout rates to 0, because torch and JAX
-            drop different elements.
+        *inputs, **kwargs: arguments of both forward methods. The torch module receives tensors (integers as int64), and
+            the port receives arrays.
+        training: whether both modules run in training mode. With `training=True`, set all dropout rates to 0, because
+            torch and JAX drop different elements.
         rng: random key for `net`.
         tolerance: largest accepted difference of a tensor. A difference is the largest absolute difference of two
-            entries, divided by the largest absolute entry of torch's tensor.
+            corresponding entries, divided by the largest absolute entry of torch's tensor.
         seed: seed of the random cotangents. The gradients are those of the scalar `sum(output * cotangent)`.
-        dtype: "float64" casts both modules and their inputs to float64, so that rounding becomes negligible. With None,
-            each module keeps its own dtypes.
+        dtype: "float64" casts both modules and their inputs to float64, so that rounding becomes negligible. If `dtype`
+            is None, each module keeps its own dtypes.
 
     With `dtype=None`, both modules run twice: in their own dtypes, and in float64. The port runs as one compiled
-    program. If a difference is over tolerance in the original dtypes but within tolerance in float64, it is marked as
-    rounding and is not counted, unless the port's output is much less exact than torch's output. For example, if an
-    input of ReLU6 is close to 6, rounding can move it across this kink in one library, so that one gradient is 0 and
-    the other gradient is 1.
+    program. If a difference is over tolerance in the original dtypes but within tolerance in float64, the difference is
+    marked as rounding and does not count. The exception is an output of the port that is much less exact than torch's
+    output. For example, if an input of ReLU6 is close to 6, rounding can move the input across the kink at 6 in one
+    library. In this example, the gradient of one library is 0, and that of the other library is 1.
 
     Returns:
-        A `Comparison`, which is shown as a table. It has the attributes `ok`, `first` (name of the first module over
-        tolerance, or None) and `rows`, and the method `to_dataframe()`.
+        A `Comparison`, which is shown as a table. A `Comparison` has the attributes `ok`, `first` (name of the first
+        module over tolerance, or None) and `rows`, and the method `to_dataframe()`.
 
     Raises:
         TypeError: if `torch_module` is not a torch module, or `params` or `state` is missing.
@@ -95,9 +96,9 @@ def compare(
 
     if dtype == "float64":
         return Comparison(tuple(make_rows(torch_module, *run(True))), weights, tolerance, dtype)
-    # Most ports of real size differ by rounding, so the run in float64 starts now: it is traced while XLA compiles.
+    # Most ports of real size differ by rounding. So the run in float64 starts now, and is traced while XLA compiles.
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        doubled_run = pool.submit(run, True)
+        doubled_run = pool.submit(_with_settings(run), True)
         torchs, ours = run(False)
     rows, check = list(make_rows(torch_module, torchs, ours)), ""
     found = Comparison(tuple(rows), weights, tolerance, _precision(torch))
@@ -113,8 +114,24 @@ def compare(
     return dataclasses.replace(found, rows=tuple(marked))
 
 
+def _with_settings(run: Callable[[bool], Any]) -> Callable[[bool], Any]:
+    """Return a function that calls `run` with the JAX settings of the present thread. Without this function, another
+    thread would not see settings that were made in a `with` block.
+    """
+    config: Any = jax.config
+    promotion, precision = config.jax_numpy_dtype_promotion, config.jax_default_matmul_precision
+
+    def running(double: bool) -> Any:
+        with jax.numpy_dtype_promotion(promotion), jax.default_matmul_precision(precision):
+            return run(double)
+
+    return running
+
+
 def _weights(torch_module: Any, net: Any, params: Any, state: Any, tolerance: float) -> dict[str, float]:
-    """Return {name: difference} for the weights that already differ before the run."""
+    """Return {name: difference} for the weights of the port that differ from torch's by more than `tolerance` before
+    the run.
+    """
     expected = {name: array(value) for name, value in torch_module.state_dict().items() if hasattr(value, "shape")}
     given = net.state_dict(params, state)
     return {

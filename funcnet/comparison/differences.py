@@ -1,13 +1,15 @@
 """Compute the differences between two runs as rows, and mark the differences that are caused by rounding.
 
-A difference is the largest absolute difference of two entries, divided by the largest absolute entry of torch's tensor.
-The differences of all parameters of one module share one divisor, the largest absolute entry among torch's tensors of
-that module, because the gradient of a bias before BatchNorm is zero in theory but rounding noise in practice. If torch
-computes no gradient, for example after `detach` or for a frozen parameter, the gradient is taken to be zero.
+A difference is the largest absolute difference of two corresponding entries, divided by the largest absolute entry of
+torch's tensor. Some gradients are zero in theory but rounding noise in practice, such as the gradient of a bias before
+BatchNorm. Two rules enlarge the divisors of gradients that are zero in theory. First, all parameters of a module share
+one divisor, the largest absolute entry among torch's gradients of these parameters. Second, the divisor of a gradient
+is at least a thousandth of the largest gradient of the outputs of the module and of the modules that contain it. If
+torch computes no gradient, for example after `detach` or for a frozen parameter, the gradient is taken to be zero.
 
-For inner modules, only values are compared, not the structure of the output. Additional arrays at the end of an output,
-and leading dimensions of 1, are only mentioned in a note, because any effect on the results is visible in later
-modules. The output of the root must have the same structure as torch's output.
+For inner modules, only values are compared, not the structure of the output. If one output has additional arrays at the
+end or leading dimensions of 1, only a note mentions this, because any effect on the results is visible in later
+modules. The output of the entire port must have the same structure as the output of the torch module.
 """
 
 import dataclasses
@@ -21,18 +23,25 @@ from funcnet.comparison.runs import Run
 
 __all__ = ["difference", "make_rows", "mark_rounding"]
 
-_MOST_NOISE = 100  # how much larger than torch's own rounding a difference may be: sums have other orders
+_LEAST = 1e-3  # the least divisor of a gradient, as a fraction of the largest gradient around the module
+_MOST_NOISE = 100  # a difference may be this many times torch's own rounding, because the order of sums differs
 
 
 def make_rows(module: Any, torchs: Run, ours: Run) -> Iterator[CallRow]:
     """Yield a row of differences for every call of every module."""
     kinds = {name: type(part).__name__ for name, part in module.named_modules()}
     done: set[str] = set()
+    flows: dict[str, float] = {}  # {name of a module: the largest gradient of its outputs}
+    for call, gradients in torchs.gradients.items():
+        largest = max((float(np.abs(one).max(initial=0.0)) for one in gradients if one is not None), default=0.0)
+        flows[torchs.modules[call]] = max(largest, flows.get(torchs.modules[call], 0.0))
     for call in torchs.outputs:
         name = torchs.modules[call]
         own = lambda values, name=name: [n for n in values if n.rpartition(".")[0] == name and name not in done]
+        around = [one for one in flows if not one or name == one or name.startswith(f"{one}.")]
+        least = _LEAST * max((flows[one] for one in around), default=0.0)
         after = (
-            _worst(own(torchs.parameters), torchs.parameters, ours.parameters),
+            _worst(own(torchs.parameters), torchs.parameters, ours.parameters, least),
             _worst(own(torchs.buffers), torchs.buffers, ours.buffers),
         )
         done.add(name)
@@ -47,7 +56,7 @@ def make_rows(module: Any, torchs: Run, ours: Run) -> Iterator[CallRow]:
             both = min(len(mine), len(theirs))
             mine, theirs = mine[:both], theirs[:both]
         forward = difference(form(mine), form(theirs))
-        backward = difference([mine for mine, _ in seen], [theirs for _, theirs in seen]) if seen else None
+        backward = difference([mine for mine, _ in seen], [theirs for _, theirs in seen], least) if seen else None
         shapes = [[a.shape for a in run.outputs[call]] for run in (ours, torchs)]
         note = f"shapes {shapes[0]}, torch {shapes[1]}" if shapes[0] != shapes[1] else ""
         yield CallRow(call, kinds[name], forward, backward, *after, note)
@@ -62,7 +71,8 @@ def mark_rounding(
     """Mark the differences that are caused by rounding, and yield the rows.
 
     A difference is caused by rounding if it is within tolerance in float64. A difference of outputs must also be at
-    most 100 times the rounding error of torch's own output. Otherwise, the port loses digits that torch keeps.
+    most 100 times the rounding error of torch's own output. If a difference is larger, the port loses digits that torch
+    keeps, and the difference is not rounding.
 
     Args:
         module: the torch module.
@@ -87,7 +97,7 @@ def mark_rounding(
 
 
 def _noise(call: str, torchs: Run, exact: Run) -> float:
-    """Return the rounding error of torch's own output."""
+    """Return the rounding error of the output of a torch module: its difference from the output in float64."""
     return difference(torchs.outputs[call], exact.outputs[call]) if call in exact.outputs else 0.0
 
 
@@ -101,7 +111,9 @@ def _crossings(part: Any, ours: list[np.ndarray], torchs: list[np.ndarray]) -> i
 
 
 def _kinks(part: Any) -> tuple[float, ...]:
-    """Return the output values at which the derivative of an activation jumps. Other modules have no such values."""
+    """Return the output values at which the derivative of an activation jumps. Modules other than activations have no
+    such values.
+    """
     kind = type(part).__name__
     if kind == "Hardtanh":
         return part.min_val, part.max_val
@@ -124,13 +136,15 @@ _KINKS: dict[str, tuple[float, ...]] = {
 
 
 def _values(arrays: list[np.ndarray]) -> list[np.ndarray]:
-    """Return the arrays without leading dimensions of 1, which broadcast."""
+    """Return the arrays without leading dimensions of size 1, because such dimensions broadcast."""
     return [a.reshape(a.shape[next((i for i, size in enumerate(a.shape) if size != 1), a.ndim) :]) for a in arrays]
 
 
-def _worst(names: list[str], torchs: dict[str, np.ndarray], ours: dict[str, np.ndarray]) -> float | None:
+def _worst(
+    names: list[str], torchs: dict[str, np.ndarray], ours: dict[str, np.ndarray], least: float = 0.0
+) -> float | None:
     names = [name for name in names if name in ours]
-    least = max((np.abs(torchs[name]).max(initial=0.0) for name in names), default=0.0)
+    least = max([least, *(np.abs(torchs[name]).max(initial=0.0) for name in names)])
     return max((difference([ours[name]], [torchs[name]], least) for name in names), default=None)
 
 

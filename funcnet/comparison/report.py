@@ -12,7 +12,9 @@ COLUMNS = ("forward", "backward", "parameters", "buffers")
 
 @dataclass(frozen=True)
 class CallRow:
-    """One call of one module. A difference is None if there is nothing to compare."""
+    """The differences between torch and the port in one call of one module. A difference is None if there is nothing to
+    compare.
+    """
 
     name: str  # "fc:1" is the second call of "fc"
     kind: str  # name of the torch class
@@ -25,27 +27,27 @@ class CallRow:
     kinks: int = 0  # number of outputs that are on different sides of a kink in the two libraries
 
     def over(self, column: str, tolerance: float) -> bool:
-        """Return whether the difference in a column is over tolerance, even if it is caused by rounding."""
+        """Return whether the difference in a column is over `tolerance`, even if rounding causes the difference."""
         difference = getattr(self, column)
         return difference is not None and not difference <= tolerance
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of `compare`. Terminals and notebooks show it as a table. Programs can read its `rows`."""
+    """The result of `compare`. Terminals and notebooks show a `Comparison` as a table. Programs can read `rows`."""
 
     rows: tuple[CallRow, ...]  # in the order in which the calls of torch's forward returned
     weights: dict[str, float]  # differences of the state_dicts before the run, if over tolerance
     tolerance: float
     precision: str  # the matmul precision of both libraries
-    check: str = ""  # why there was no check in float64, if one was needed
+    check: str = ""  # why the check in float64 failed, if it was needed and failed
 
     @property
     def first(self) -> str | None:
-        """Name of the first module over tolerance, or None if all modules are within tolerance except for rounding.
+        """Name of the first module with a difference over tolerance that is not only rounding, or None.
 
-        The search covers outputs in forward order, then their gradients in backward order, then the gradients of
-        parameters, then buffers.
+        The search covers outputs in forward order, then the gradients with respect to the outputs in backward order,
+        then the gradients of parameters, then buffers.
         """
         backwards = self.rows[::-1]
         orders = {"forward": self.rows, "backward": backwards, "parameters": backwards, "buffers": self.rows}
@@ -57,7 +59,7 @@ class Comparison:
 
     @property
     def ok(self) -> bool:
-        """Whether all modules are within tolerance except for rounding, and the weights agreed before the run."""
+        """Whether the weights agreed before the run, and every difference over tolerance is only rounding."""
         return not self.weights and self.first is None
 
     def to_dataframe(self) -> Any:

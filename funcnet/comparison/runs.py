@@ -19,19 +19,25 @@ from funcnet.nn.core.capture import capture_all
 
 __all__ = ["Run", "array", "run_ours", "run_torch"]
 
-# The program runs once, so it is compiled quickly rather than well, in about a third of the time. This is for CPU only.
+# On CPU, the program is compiled with few optimizations, in a third of the time, because it runs only once.
 _QUICK = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
     "xla_cpu_use_fusion_emitters": False,
 }
-# A fusion computes an entry anew wherever it is used, with other rounding each time, and so breaks ties in max-pooling.
-_UNFUSED = {**_QUICK, "xla_disable_hlo_passes": "fusion"}
+# A fusion recomputes an entry wherever it is used, with different rounding each time, which breaks ties in max-pooling.
+# The old emitters stay off here: together with disabled fusion, they compile some convolutions wrongly (jaxlib 0.10).
+_UNFUSED = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+    "xla_disable_hlo_passes": "fusion",
+    "xla_cpu_use_fusion_emitters": True,
+}
 
 
 @dataclass
 class Run:
-    """The results of running one of the two modules."""
+    """The results of one run of the torch module or of the port."""
 
     modules: dict[str, str]  # {call: name of the module}; empty for funcnet
     outputs: dict[str, list[np.ndarray]]  # by call
@@ -42,8 +48,8 @@ class Run:
 
 
 def run_torch(torch: Any, module: Any, inputs: Any, kwargs: Any, training: bool, double: bool, seed: int) -> Run:
-    """Run a copy of the torch module with hooks, in float64 if `double` is True; return the outputs and gradients."""
-    module = copy.deepcopy(module).train(training)
+    """Run a copy of the torch module with hooks, and return its outputs and gradients. `double` selects float64."""
+    module = _copied(module).train(training)
     module = module.double() if double else module
     run = Run({}, {}, {}, {}, {}, [])
     calls: dict[str, int] = {}
@@ -90,16 +96,25 @@ def run_torch(torch: Any, module: Any, inputs: Any, kwargs: Any, training: bool,
     return run
 
 
+def _copied(module: Any) -> Any:
+    """Return a deep copy of a torch module. Torch refuses to copy computed tensors, such as the weight of
+    `weight_norm`. In the copy, detached tensors replace the computed tensors, and `forward` computes them again.
+    """
+    attributes = [value for part in module.modules() for value in vars(part).values()]
+    computed = [value for value in attributes if getattr(value, "grad_fn", None) is not None]
+    return copy.deepcopy(module, {id(value): value.detach() for value in computed})
+
+
 def run_ours(
     net: Any, params: Any, state: Any, inputs: Any, kwargs: Any, training: bool, rng: Any, double: bool, cotangents: Any
 ) -> Run:
-    """Run the port as one compiled program, in float64 if `double` is True; return the outputs and gradients."""
+    """Run the port as one compiled program, and return its outputs and gradients. `double` selects float64."""
     given = {"inputs": _map(_from_torch, inputs), "kwargs": _map(_from_torch, kwargs)}
     with jax.enable_x64(True) if double else contextlib.nullcontext():
         params, state, given = (_map(lambda x: _to_jax(x, double), value) for value in (params, state, given))
         run = capture_all(net, lambda output: _loss(output, cotangents))
-        # Floating inputs are arguments of the program. Integers are not: a forward may need their values while it is
-        # traced, such as lengths to pack by.
+        # Floating inputs are arguments of the program. Integers are not, because a forward may need their values while
+        # it is traced, such as the lengths of packed sequences.
         leaves, structure = jax.tree.flatten(given)
         floating = {i: leaf for i, leaf in enumerate(leaves) if _is_inexact(leaf)}
 
@@ -108,8 +123,8 @@ def run_ours(
             parameters, new, outputs, gradients = run(
                 params, state, *given["inputs"], **given["kwargs"], training=training, rng=rng
             )
+            gradients = {name: _aligned(output, gradients[name]) for name, output in outputs.items()}
             outputs = {name: list(_leaves(output)) for name, output in outputs.items()}
-            gradients = {name: list(_leaves(gradient, none=True)) for name, gradient in gradients.items()}
             return net.unstack(parameters), net.unstack(new), outputs, gradients
 
         lowered = jax.jit(program).lower(params, state, floating, rng)
@@ -137,15 +152,25 @@ def _is_inexact(value: Any) -> bool:
     return hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jnp.inexact)
 
 
-def _leaves(value: Any, none: bool = False) -> Iterator[Any]:
+def _leaves(value: Any) -> Iterator[Any]:
     """Yield the arrays or tensors of an output. Plain dicts are sorted by key, as in JAX. Dict subclasses are not."""
     if isinstance(value, dict):
         value = [value[key] for key in (sorted(value) if type(value) is dict else value)]
     if isinstance(value, list | tuple):
         for item in value:
-            yield from _leaves(item, none)
-    elif hasattr(value, "shape") or (none and value is None):
+            yield from _leaves(item)
+    elif hasattr(value, "shape"):
         yield value
+
+
+def _aligned(output: Any, gradient: Any) -> list[Any]:
+    """Return the gradients of the arrays of an output, in the order of `_leaves`, with None for a missing gradient."""
+    if isinstance(output, dict):
+        keys = sorted(output) if type(output) is dict else output
+        return [g for key in keys for g in _aligned(output[key], gradient[key])]
+    if isinstance(output, list | tuple):
+        return [g for item, one in zip(output, gradient, strict=True) for g in _aligned(item, one)]
+    return [gradient] if hasattr(output, "shape") else []
 
 
 def _map(change: Any, value: Any) -> Any:
@@ -192,6 +217,8 @@ def _to_jax(value: Any, double: bool) -> Any:
 
 
 def array(tensor: Any) -> np.ndarray:
-    """Return a copy of a tensor as a NumPy array. A bfloat16 tensor is converted to float32."""
+    """Return a copy of a tensor as a NumPy array. bfloat16 becomes float32, and a sparse tensor becomes dense."""
     tensor = tensor.detach().cpu()
+    if str(tensor.layout) != "torch.strided":
+        tensor = tensor.to_dense()
     return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy().copy()

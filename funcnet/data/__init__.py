@@ -1,8 +1,8 @@
-"""The names and semantics of torch.utils.data, with batches of NumPy arrays and exact positions.
+"""The names and semantics of torch.utils.data. Batches are NumPy arrays, and a loader's position can be saved.
 
-A dataset class written for torch runs as it is: change the import, and pass `seed=` instead of `generator=`. A dataset
-with `__getitems__(indices)` returns a complete batch, so no Python code runs per item. `loader.state_dict()` is a
-position from which another process can continue.
+A dataset class written for torch works unchanged: only the import differs. Loaders and samplers take `seed=` instead of
+`generator=`. A dataset with `__getitems__(indices)` returns a complete batch, so no Python code runs per item.
+`loader.state_dict()` returns the loader's position, from which another process can continue to read.
 """
 
 from typing import NoReturn
@@ -92,7 +92,7 @@ _TORCHS = {
 
 
 def __getattr__(name: str) -> NoReturn:
-    """Raise an AttributeError. For the name of a class of torch, the message names an alternative."""
+    """Raise an AttributeError. For a class of torch in `_TORCHS`, the message names the class to use instead."""
     text = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(f"{text}. Use {_TORCHS[name]}." if name in _TORCHS else text, name=name)
 

@@ -1,4 +1,4 @@
-"""Checks of the arguments of `DataLoader`. The errors are those of torch."""
+"""Check the arguments of `DataLoader`. The error messages follow those of torch."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ METHODS = ("spawn", "forkserver")
 
 
 def is_iterable_style(dataset: Any) -> bool:
-    """Return whether a dataset is read by iteration: an `IterableDataset`, also torch's, or an object that has
-    `__iter__` and no `__getitem__`.
+    """Return whether a dataset is read by iteration. This is True for an `IterableDataset` (funcnet's or torch's), and
+    for an object that has `__iter__` but no `__getitem__`.
 
     Raises:
-        TypeError: if the dataset can be read in neither way, or only once.
+        TypeError: if the dataset has neither `__getitem__` nor `__iter__`, or is an iterator, which can be read only
+            once.
     """
     if isinstance(dataset, IterableDataset) or any(
         base.__name__ == "IterableDataset" for base in type(dataset).__mro__
@@ -62,7 +63,8 @@ def check_arguments(
     """Check the arguments of `DataLoader`.
 
     Raises:
-        TypeError: if `num_workers` or `seed` is not an integer, or a function cannot be called.
+        TypeError: if `num_workers` or `seed` is not an integer, a function cannot be called, or a map-style dataset
+            has no length and there is no sampler.
         ValueError: if a value is out of range, or arguments contradict each other.
     """
     _check_types(num_workers, seed, {"collate_fn": collate_fn, "worker_init_fn": worker_init_fn})
@@ -134,8 +136,8 @@ def check_context(context: Any, num_workers: int) -> Any:
     """Return a context of `multiprocessing` that starts worker processes, or None for threads.
 
     Raises:
-        ValueError: if there are no workers, or the context forks.
-        TypeError: if `context` is neither a context nor the name of a start method.
+        ValueError: if `context` is given but `num_workers` is 0, or if the start method is unknown or "fork".
+        TypeError: if `context` is neither a context nor a string.
     """
     if context is None:
         return None
@@ -159,14 +161,14 @@ def check_context(context: Any, num_workers: int) -> Any:
         )
     if context.get_start_method() == "fork":
         raise ValueError(
-            "DataLoader: multiprocessing_context forks, and a forked process can deadlock beside JAX's threads; "
-            "expected 'spawn' or 'forkserver', got 'fork'. Without the argument, workers are threads."
+            "DataLoader: multiprocessing_context is 'fork', and a fork of a process that runs JAX can deadlock; "
+            "expected 'spawn' or 'forkserver', got 'fork'. To use threads instead, omit multiprocessing_context."
         )
     return context
 
 
 def warn_of_workers(num_workers: int, *, processes: bool) -> None:
-    """Warn if there are more worker processes than processors."""
+    """Warn if there are more worker processes than processors that this process may use."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if processes and num_workers > usable:
         warnings.warn(
@@ -181,7 +183,7 @@ def warn_of_workers(num_workers: int, *, processes: bool) -> None:
 
 
 def warn_of_length(dataset: str, reported: int | None, fetched: int) -> None:
-    """Warn if more items were read from an iterable dataset than its length, which `len(loader)` has reported."""
+    """Warn if an iterable dataset yielded more items than the length that `len(loader)` reported."""
     if reported is not None and fetched > reported:
         warnings.warn(
             f"DataLoader: the length of {dataset} was reported to be {reported} (when accessing len(loader)), but "

@@ -1,8 +1,8 @@
 """Write columns of numbers to an Arrow IPC file, and read them as memory-mapped numpy arrays.
 
 A column is an array of one or two dimensions. The first dimension has the same length in all columns of a file.
-Two-dimensional columns are Arrow's fixed-size lists. Opening a file takes no memory, because the operating system loads
-a page of the file only when it is used. Processes share the loaded pages.
+Two-dimensional columns are stored as Arrow's fixed-size lists. Opening a file takes no memory, because the operating
+system loads a page of the file only when the page is used. All processes that open the file share these pages.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ def write_columns(
     Args:
         path: file to write. Its directory must exist.
         columns: dict from name to array (N,) or (N, K) of integers or floats. Booleans are stored as uint8.
-        metadata: dict of JSON values. `read_columns` returns it with the columns.
+        metadata: dict of JSON values to store in the file. `read_columns` returns this dict with the columns.
 
     Raises:
-        ValueError: if the columns differ in length, or have neither one nor two dimensions.
-        OSError: if the file cannot be written. No partial file is left.
+        ValueError: if the columns differ in length, or a column has neither one nor two dimensions.
+        OSError: if the file cannot be written. No incomplete file remains on the disk.
 
     Example:
         >>> import tempfile
@@ -62,7 +62,10 @@ def write_columns(
 
 
 def read_columns(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Open a file from `write_columns`. Return a dict from name to read-only memory-mapped array, and the metadata.
+    """Open a file that `write_columns` wrote. Return a dict from name to read-only memory-mapped array, and the
+    metadata.
+
+    `write_columns` has an example.
 
     Raises:
         FileNotFoundError: if the file does not exist.
@@ -95,7 +98,7 @@ def _to_arrow(name: str, column: NDArray[Any]) -> pa.Array:
 
 
 def _to_numpy(column: pa.ChunkedArray) -> NDArray[Any]:
-    """Return the only chunk of a column, without copying it. An empty column may have no chunk."""
+    """Return an Arrow column as an array, without copying. The column has one chunk, or no chunk if it is empty."""
     array = column.chunk(0) if column.num_chunks else pa.array([], column.type)
     if pa.types.is_fixed_size_list(array.type):
         return array.flatten().to_numpy(zero_copy_only=True).reshape(-1, array.type.list_size)

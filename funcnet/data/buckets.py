@@ -1,8 +1,9 @@
-"""Buckets: items of similar length form a batch, so that ragged data need few shapes and little padding.
+"""Put items of similar length into the same batch, so that the batches have few different shapes and little padding.
 
-A jitted function is compiled once per shape. Each batch is therefore padded to the shortest of a few lengths that is
-long enough. Items that do not fill a batch of their bucket move to the next bucket. An epoch of N items in batches of B
-has ceil(N / B) batches, and each item occurs once.
+A jitted function is compiled once for each shape of its inputs. Each batch is therefore padded to one of a few lengths,
+the shortest one that is long enough for all its items. The items that are padded to the same length form a bucket.
+Items that remain after the full batches of a bucket move to the bucket with the next larger length. An epoch of N items
+in batches of B has ceil(N / B) batches, and each item occurs once.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ class BucketBatchSampler(Sampler[list[int]]):
     Args:
         lengths: (N,), length of each item.
         batch_size: number of items per batch, B. Only the last batch of an epoch can be smaller.
-        boundaries: padded lengths in increasing order, such as `bucket_lengths` returns. The last one is at least the
-            longest length.
-        shuffle: if True, each epoch uses another random order of items and batches.
+        boundaries: padded lengths in increasing order, such as `bucket_lengths` returns. The last boundary must be at
+            least the longest length.
+        shuffle: if True, each epoch uses a different random order of items and batches.
         seed: seed for the random order.
 
     Raises:
-        ValueError: if `batch_size` is below 1, `boundaries` do not increase, or an item is longer than the last one.
+        ValueError: if `batch_size` is below 1, `boundaries` do not increase, or an item is longer than the last
+            boundary.
 
     Differs from torch: torch has no such sampler.
 
@@ -72,7 +74,7 @@ class BucketBatchSampler(Sampler[list[int]]):
         return -(-len(self.lengths) // self.batch_size)
 
     def plan(self, epoch: int) -> list[list[int]]:
-        """Return all batches of an epoch."""
+        """Return the indices of all batches of an epoch."""
         size = self.batch_size
         order = np.arange(len(self.lengths))
         if self.shuffle:
@@ -104,7 +106,8 @@ class PaddedCollate:
 
     Args:
         boundaries: padded lengths in increasing order.
-        fill: padding value, or a dict from the key of an entry to its padding value. Entries without one use 0.
+        fill: padding value, or a dict from the key of an entry to its padding value. Entries that are not in the dict
+            are padded with 0.
 
     Raises:
         ValueError: when called, if an array is longer than the last boundary.
@@ -146,12 +149,13 @@ class PaddedCollate:
 
 
 def bucket_lengths(lengths: NDArray[np.int64], longest: int, most: int = 4) -> list[int]:
-    """Return the padded lengths, in increasing order, that need the least padding.
+    """Return at most `most` padded lengths, in increasing order, with which the items need the least padding.
 
     Args:
         lengths: (N,), lengths of the items.
         longest: largest padded length. The other padded lengths are multiples of 8.
-        most: largest number of padded lengths, and so of compiled programs.
+        most: maximum number of padded lengths, and thus of the compilations of a jitted function that reads the
+            batches.
 
     Example:
         >>> bucket_lengths(np.array([5, 6, 7, 7, 30, 31, 60]), 64, most=2)
@@ -162,7 +166,7 @@ def bucket_lengths(lengths: NDArray[np.int64], longest: int, most: int = 4) -> l
     rounded = np.minimum(-(-np.maximum(lengths, 1) // STEP) * STEP, longest)
     sizes, counts = np.unique(rounded, return_counts=True)
     total = np.concatenate([[0], np.cumsum(counts)])
-    # best[j]: (tokens, chosen lengths) for the items of the j shortest sizes; the last chosen length is sizes[j-1]
+    # best[j] is (padded tokens, chosen lengths) for the items of the j shortest sizes. The last length is sizes[j-1].
     nothing: list[int] = []
     best = [(0.0, nothing)] + [(float("inf"), nothing)] * len(sizes)
     for _ in range(min(most, len(sizes))):

@@ -1,7 +1,7 @@
-"""Collating: items become a batch, with NumPy arrays as leaves.
+"""Collate items, which means to combine a list of items into a batch whose leaves are NumPy arrays.
 
-torch's rules decide by the first item: numbers and arrays are stacked, strings are listed, and mappings and sequences
-are collated entry by entry.
+As in torch, the type of the first item decides: numbers and arrays are stacked, strings stay a list of strings, and
+mappings and sequences are collated entry by entry.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ SHAPE, DTYPE = operator.attrgetter("shape"), operator.attrgetter("dtype")
 UNFIT = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
 
 
-class ShapeMismatch(RuntimeError):
-    """Arrays of different shapes in one batch. `entry` is the place of the first one that differs."""
+class _Mismatch(Exception):
+    """Raised if arrays of a batch differ in shape or dtype. `entry` is the index of the first array whose shape or
+    dtype differs from that of array 0.
+    """
 
     def __init__(self, message: str, entry: int):
         super().__init__(message, entry)
@@ -35,23 +37,20 @@ class ShapeMismatch(RuntimeError):
         return str(self.args[0])
 
 
-class DtypeMismatch(TypeError):
-    """Arrays of different dtypes in one batch. `entry` is the place of the first one that differs."""
+class ShapeMismatch(_Mismatch, RuntimeError):
+    """Raised if arrays of a batch differ in shape. Array `entry` is the first whose shape is not that of array 0."""
 
-    def __init__(self, message: str, entry: int):
-        super().__init__(message, entry)
-        self.entry = entry
 
-    def __str__(self) -> str:
-        return str(self.args[0])
+class DtypeMismatch(_Mismatch, TypeError):
+    """Raised if arrays of a batch differ in dtype. Array `entry` is the first whose dtype is not that of array 0."""
 
 
 def default_convert(data: Any) -> Any:
-    """Convert the leaves of an item to NumPy arrays, where they are numbers' arrays of any library but JAX.
+    """Convert the NumPy scalars and torch tensors in an item to NumPy arrays.
 
-    NumPy arrays stay as they are, NumPy's numbers become arrays without dimensions, torch's tensors become NumPy
-    arrays, and JAX arrays stay JAX arrays. Mappings and sequences keep their type if possible. Everything else, also
-    strings and Python's numbers, is returned as it is.
+    NumPy scalars become arrays without dimensions. NumPy arrays and JAX arrays do not change. Mappings and sequences
+    keep their type if possible, but a tuple becomes a list, as in torch. Everything else, including strings and Python
+    numbers, is returned unchanged.
 
     Example:
         >>> default_convert({"x": np.float32(1.5), "name": "a"})
@@ -77,13 +76,13 @@ def default_convert(data: Any) -> Any:
 
 
 def collate(batch: Sequence[Any], *, collate_fn_map: CollateFns | None = None) -> Any:
-    """Collate items with one function per type.
+    """Collate items with a function that is chosen according to the type of the first item.
 
     Args:
         batch: list of items.
-        collate_fn_map: dict from type, or tuple of types, to a function `fn(batch, *, collate_fn_map)`. The type of the
-            first item decides. Items that are mappings, tuples or sequences of no such type are collated entry by
-            entry.
+        collate_fn_map: dict from type, or tuple of types, to a function `fn(batch, *, collate_fn_map)`. The function
+            for the type of the first item is called. Mappings, tuples and other sequences whose type is not in the dict
+            are collated entry by entry.
 
     Raises:
         TypeError: if the type of an item cannot be collated.
@@ -121,23 +120,24 @@ def collate(batch: Sequence[Any], *, collate_fn_map: CollateFns | None = None) -
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
-    """Turn a list of B items into a batch, in the nesting of the items.
+    """Turn a list of B items into a batch that is nested like the items.
 
     Args:
-        batch: items. The first one decides:
+        batch: items. The type of the first item determines the result:
 
             - array, number or bool: a NumPy array (B, …). Python's floats become float64, and integers int64.
             - JAX array: a JAX array (B, …).
             - torch tensor: a NumPy array (B, …).
-            - str, bytes: the sequence of them.
-            - mapping: a mapping of batches; namedtuple: a namedtuple of batches; tuple or other sequence: a list, or
-              the same type of sequence, of batches.
+            - str, bytes: a sequence of B values.
+            - mapping, namedtuple: a value of the same type, with a batch for each entry.
+            - tuple: a list, with a batch for each entry.
+            - other sequence: a sequence of the same type, with a batch for each entry.
 
     Raises:
         TypeError: if the type of an item cannot be collated, or arrays differ in dtype.
         RuntimeError: if arrays differ in shape, or sequences in length.
 
-    Differs from torch: arrays of different dtypes are refused, where torch promotes them.
+    Differs from torch: arrays of different dtypes are refused, whereas torch promotes them.
 
     Example:
         >>> default_collate([(np.zeros(2), 1, "a"), (np.ones(2), 2, "b")])

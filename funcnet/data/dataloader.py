@@ -1,4 +1,4 @@
-"""The loader: reads the batches of a dataset in the order of a sampler, here or with workers, from any position.
+"""A loader that reads batches in the order of a sampler, in the calling thread or in workers, from any position.
 
 B is the batch size, and N is the number of items of a map-style dataset.
 """
@@ -18,7 +18,7 @@ from funcnet.data.collate import default_collate, default_convert
 from funcnet.data.describe import describe
 from funcnet.data.draws import draw_bits
 from funcnet.data.endless import EndlessLoader
-from funcnet.data.fetch import IterableFetcher, MapFetcher
+from funcnet.data.fetch import IterableFetcher, MapFetcher, Rows
 from funcnet.data.gather import items_of
 from funcnet.data.inline import InlineWorkers
 from funcnet.data.iterator import BatchIterator, PlannedTask, Position, StreamIterator
@@ -37,28 +37,28 @@ FIXED = ("dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "pers
 class DataLoader:
     """Loads the batches of a dataset. Each `for batch in loader` is the next epoch.
 
-    The leaves of a batch are NumPy arrays, in the nesting of the items, or JAX arrays if the items are. A dataset with
-    `__getitems__` returns complete batches, so no Python code runs per item. The same holds for arrays, memory maps,
-    Arrow tables and Hugging Face's `datasets`.
+    A batch is nested like the items. Its leaves are NumPy arrays, or JAX arrays if the items contain JAX arrays. A
+    dataset with `__getitems__` returns complete batches, so no Python code runs per item. This also holds for arrays,
+    memory maps, Arrow tables and Hugging Face's `datasets`.
 
     Args:
-        dataset: a map-style dataset, which has `__getitem__` and usually `__len__`; or an iterable one. If it has
-            `at_epoch`, each epoch reads from `dataset.at_epoch(epoch)`, which must have the same length.
-        batch_size: number of items per batch, B. None disables batching: each item is converted and yielded alone.
+        dataset: a map-style dataset, which has `__getitem__` and usually `__len__`, or an iterable dataset. If the
+            dataset has `at_epoch`, each epoch reads from `dataset.at_epoch(epoch)`, which must have the same length.
+        batch_size: number of items per batch, B. With None, each item is converted and yielded alone.
         shuffle: if True, each epoch uses a different random permutation.
         sampler: iterable of indices, to use instead of `shuffle`.
         batch_sampler: iterable of lists of indices, to use instead of `batch_size`, `shuffle`, `sampler` and
             `drop_last`.
-        num_workers: number of workers that read batches in advance. 0 reads in the calling thread.
-        collate_fn: function that turns a list of items into a batch (without batching, one item). Default:
-            `default_collate` (without batching, `default_convert`).
-        pin_memory: accepted and without effect, because JAX copies to a device from any memory.
-        drop_last: if True, omit the last batch of an epoch if it is smaller than B. A batch of another size makes a
+        num_workers: number of workers that read batches in advance. With 0, the calling thread reads the batches.
+        collate_fn: function that turns a list of items into a batch. Without batching, it receives one item. The
+            default is `default_collate`, or `default_convert` without batching.
+        pin_memory: accepted but ignored, because JAX copies to a device from any memory.
+        drop_last: if True, omit the last batch of an epoch if it is smaller than B. A batch of a different size makes a
             jitted step compile again.
         timeout: number of seconds to wait for a batch from the workers; 0 waits without limit.
-        worker_init_fn: function of the worker's number. Each worker calls it before it reads.
-        multiprocessing_context: None for threads. "spawn", "forkserver" or such a context of `multiprocessing` starts
-            processes instead.
+        worker_init_fn: function that each worker calls with its number before it reads.
+        multiprocessing_context: None makes the workers threads. "spawn", "forkserver", or a `multiprocessing` context
+            with one of these start methods makes them processes.
         generator: must be None. Pass `seed` instead.
         seed: seed of the order, and of the workers (see `get_worker_info`).
         prefetch_factor: number of batches that each worker reads in advance; default 2.
@@ -70,12 +70,12 @@ class DataLoader:
 
     While iterating:
         RuntimeError: if the workers exceed `timeout`, or a worker process dies.
-        Exception: an exception of the dataset or of `collate_fn` keeps its type; notes name the items, the dataset and
-            the worker. The next batch of a map-style dataset can still be read.
+        Exception: any exception of the dataset or of `collate_fn`. The notes of the exception name the items, the
+            dataset and the worker. After the exception, the next batch of a map-style dataset can still be read.
 
     Differs from torch: workers are threads by default, which suits code that releases the GIL, such as NumPy, Pillow
     and file access. Use processes for datasets in pure Python. Workers are never forked, because a fork of a process
-    that runs JAX can deadlock. The order depends only on `seed`, which is 0 by default, and on the number of the epoch.
+    that runs JAX can deadlock. The order depends only on `seed`, which is 0 by default, and on the epoch number.
 
     Example:
         >>> import numpy as np
@@ -121,7 +121,7 @@ class DataLoader:
     ):
         if generator is not None:
             raise TypeError(
-                "DataLoader: a generator has hidden state, from which no run can continue; expected None, got "
+                "DataLoader: a generator has hidden state that cannot be saved to continue a run; expected None, got "
                 f"{type(generator).__name__}. Pass seed= instead."
             )
         self.is_iterable = is_iterable_style(dataset)
@@ -141,12 +141,9 @@ class DataLoader:
             batch_size = None
         elif batch_size is not None and sampler is not None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
-        self.batch_size, self.drop_last, self.sampler, self.batch_sampler = (
-            batch_size,
-            drop_last,
-            sampler,
-            batch_sampler,
-        )
+        self.batch_size, self.drop_last = batch_size, drop_last
+        self.sampler, self.batch_sampler = sampler, batch_sampler
+        self._rows: Rows = None
         self._batched = batch_sampler is not None or (self.is_iterable and batch_size is not None)
         self._gathers = collate_fn is None
         self.collate_fn = collate_fn or (default_collate if self._batched else default_convert)
@@ -175,10 +172,10 @@ class DataLoader:
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
-        """Return an iterator over the next epoch, or over the rest of it after `load_state_dict`."""
+        """Return an iterator over the batches of the next epoch, or of the rest of it after `load_state_dict`."""
         resumed, self._resumed = self._resumed, None
         epoch = self._plan.next_epoch()
-        if resumed is not None and resumed["epoch"] != epoch:  # a user's set_epoch chose another epoch since
+        if resumed is not None and resumed["epoch"] != epoch:  # set_epoch has chosen another epoch since
             resumed = None
         if self.is_iterable:
             return self._stream(epoch, resumed)
@@ -198,19 +195,19 @@ class DataLoader:
         return self.batches(number * len(self), (number + 1) * len(self))
 
     def batches(self, start: int = 0, stop: int | None = None) -> Iterator[Any]:
-        """Return an iterator over the batches of the steps from `start` to `stop` (exclusive), or without end.
+        """Return an iterator over the batches of steps `start` to `stop` (exclusive). Without `stop`, the iterator is
+        endless.
 
-        Steps are counted from 0 over all epochs. The position of the loader does not change.
+        Steps are counted from 0 over all epochs. This iterator does not change the position of the loader.
 
         Raises:
-            ValueError: if an epoch has no batch.
+            ValueError: if `start` is negative, or an epoch has no batch.
             TypeError: if the dataset is iterable.
         """
         if self.is_iterable:
             raise TypeError(
                 f"DataLoader: an iterable dataset has no steps; expected a map-style dataset, got "
-                f"{describe(self.dataset)}. "
-                "Write `for batch in loader`."
+                f"{describe(self.dataset)}. Write `for batch in loader`."
             )
         if start < 0:
             raise ValueError(f"DataLoader: step is negative; expected at least 0, got {start}.")
@@ -220,8 +217,7 @@ class DataLoader:
     def endless(self) -> EndlessLoader:
         """Return an iterator over the batches of this and all later epochs, from the loader's position on.
 
-        The iterator has `state_dict()`. For the position of a step, call `load_state_dict(loader.position(step))`
-        first.
+        The iterator has `state_dict()`. To begin at a step, call `load_state_dict(loader.position(step))` first.
 
         Raises:
             ValueError: if an epoch has no batch.
@@ -229,16 +225,21 @@ class DataLoader:
         self.require_batches()
         return EndlessLoader(self)
 
+    def read_rows(self, rows: Rows) -> None:
+        """Make later iterators read only the rows `rows(n)` of each batch of n rows. If `rows` is None, later iterators
+        read all rows. The position of the loader still counts complete batches.
+        """
+        self._rows = rows
+
     def position(self, step: int) -> Position:
-        """Return the position before a step, counted from 0 over all epochs.
+        """Return the loader's position before the batch of a step. Steps are counted from 0 over all epochs.
 
         Raises:
             TypeError: if the dataset is iterable.
         """
         if self.is_iterable:
             raise TypeError(
-                f"DataLoader: an iterable dataset has no steps; expected a map-style dataset, got "
-                f"{self._about['dataset']}."
+                f"DataLoader: an iterable dataset has no steps; expected a map-style one, got {self._about['dataset']}."
             )
         epoch, number = divmod(step, max(1, len(self)))
         return {**self.state_dict(), "epoch": epoch, self._plan.unit: self._plan.position_of(number)}
@@ -258,13 +259,13 @@ class DataLoader:
     def state_dict(self) -> Position:
         """Return the position after the batch that was yielded last, as a dict of JSON values.
 
-        For a map-style dataset, the position depends neither on the number of workers or processes nor, with a sampler
-        of `funcnet.data`, on the batch size. For an iterable one, it contains what `dataset.state_dict()` returns in
-        each worker, or the numbers of items to skip.
+        For a map-style dataset, the position does not depend on the number of workers or processes. With a sampler of
+        `funcnet.data`, it does not depend on the batch size either. For an iterable dataset, the position contains
+        what `dataset.state_dict()` returns in each worker, or the number of items that each worker skips.
 
         Returns:
-            A dict. Its entry "resumes" says how the position is reached: by "position" (at once), by "state" (of the
-            dataset), or by "skipping" (everything before it is read again).
+            A dict. The entry "resumes" of the position says how a loader reaches the position: "position" (directly),
+            "state" (by loading the state of the dataset), or "skipping" (by skipping everything before the position).
 
         Raises:
             ValueError: if `in_order` is False and there are workers, because the position is then unknown.
@@ -281,11 +282,12 @@ class DataLoader:
         return {**current, **self._order(), "resumes": self._plan.resumes}
 
     def load_state_dict(self, state: Position) -> None:
-        """Continue from a position of `state_dict`: the next `iter(loader)` yields the rest of that epoch.
+        """Continue at a position from `state_dict`: the next `iter(loader)` yields the rest of that epoch.
 
         Raises:
-            ValueError: if the position belongs to another dataset, seed, length or order. For an iterable dataset, it
-                is also raised if the number of workers differs.
+            ValueError: if the position is incomplete or out of range, or was saved with a different dataset, seed,
+                length or order. For an iterable dataset, ValueError is also raised if the number of workers differs.
+            TypeError: if `state` is not a dict.
         """
         if self.is_iterable:
             check_stream_position(state, self._about, self._count)
@@ -297,13 +299,13 @@ class DataLoader:
         self._plan.set_epoch(state["epoch"])
 
     def _smallest(self) -> int:
-        """Return the number of items in the smallest dataset that has a batch."""
+        """Return the smallest number of items in the dataset with which an epoch has at least one batch."""
         size = int(getattr(self.batch_sampler, "batch_size", 1)) if self.drop_last else 1
         replicas = getattr(self.sampler, "num_replicas", 1)
         return size * replicas if getattr(self.sampler, "drop_last", False) else (size - 1) * replicas + 1
 
     def _order(self) -> dict[str, Any]:
-        """Return what a saved position must have in common with the loader."""
+        """Return the entries that must be the same in a saved position and in this loader, such as the seed."""
         plan = self._plan
         return {"seed": plan.seed, "length": plan.length, "order": plan.name, **self._about}
 
@@ -319,7 +321,7 @@ class DataLoader:
             )
 
     def _steps(self, start: int, stop: int | None) -> Iterator[PlannedTask]:
-        """Yield the tasks of some steps."""
+        """Yield the tasks that make the batches of steps `start` to `stop` (exclusive)."""
         step = start
         while stop is None or step < stop:
             epoch, number = divmod(step, len(self))
@@ -336,18 +338,18 @@ class DataLoader:
         if described != self._about["dataset"]:
             raise ValueError(
                 f"DataLoader: the dataset has changed since the loader was made; expected {self._about['dataset']}, "
-                f"got "
-                f"{described}. Make a new loader."
+                f"got {described}. Make a new loader."
             )
 
     def _read(self, planned: Iterator[PlannedTask], keep: Callable[[Position], None], epoch: int) -> Any:
-        """Return an iterator over planned batches."""
-        fetcher = MapFetcher(self.dataset, self.collate_fn, batched=self._batched, gathers=self._gathers)
+        """Return an iterator over the planned batches of an epoch, and start the workers that read them."""
+        how = {"batched": self._batched, "gathers": self._gathers, "rows": self._rows}
+        fetcher = MapFetcher(self.dataset, self.collate_fn, **how)  # type: ignore[arg-type]
         workers = self._begin(fetcher, epoch, [None] * self._count)
         return self._taken_over(BatchIterator(workers, self._count, planned, keep, **self._options()))
 
     def _stream(self, epoch: int, resumed: Position | None) -> Any:
-        """Return an iterator over a pass of an iterable dataset."""
+        """Return an iterator over the batches of one pass of an iterable dataset."""
         fetcher = IterableFetcher(self.dataset, self.collate_fn, batch_size=self.batch_size, drop_last=self.drop_last)
         states = (resumed and resumed["workers"]) or [None] * self._count
         turn = resumed["turn"] if resumed else 0
@@ -362,7 +364,7 @@ class DataLoader:
         return self._taken_over(StreamIterator(workers, states, turn, keep, **self._options()))
 
     def _begin(self, fetcher: Fetcher, epoch: int, states: Sequence[Any]) -> Workers:
-        """Return workers that have begun a pass."""
+        """Return the workers of the loader, new or persistent, after they have begun to read epoch `epoch`."""
         workers = self._kept
         if workers is None:
             if not self.num_workers:
@@ -380,7 +382,7 @@ class DataLoader:
         return workers
 
     def _taken_over(self, iterator: Any) -> Any:
-        """Return the iterator. An older one can no longer use persistent workers."""
+        """Return `iterator`, after it has taken over the persistent workers of the previous iterator."""
         if self.persistent_workers:
             older = self._newest and self._newest()
             if older is not None:

@@ -1,9 +1,9 @@
 """Datasets: objects that return items, one at a time or a batch at a time.
 
 A map-style dataset has `__getitem__(index)` and `__len__`. It may also have `__getitems__(indices)`, which gets a list
-of integers and returns either a list of items or the complete batch. It may have `at_epoch(epoch)`, which returns the
-dataset of one epoch. That dataset makes all random draws of the epoch (masks, crops, pairs), so that they depend on the
-number of the epoch and not on a counter of calls.
+of integers and returns either a list of items or the complete batch. A map-style dataset may have `at_epoch(epoch)`,
+which returns the dataset of one epoch. The dataset of an epoch makes all random draws of this epoch (masks, crops,
+pairs). The draws therefore depend on the epoch number and not on how many items were read before.
 """
 
 from __future__ import annotations
@@ -59,8 +59,16 @@ class Dataset(Generic[T_co]):
 class IterableDataset(Dataset[T_co]):
     """Base class of datasets that are read by iteration. A subclass defines `__iter__`.
 
-    With workers, each worker iterates over its own copy; see `get_worker_info`. If the dataset has `state_dict` and
-    `load_state_dict`, a `DataLoader` uses them to continue from a saved position. Otherwise it skips items.
+    Each worker of a `DataLoader` iterates over a copy of the dataset. See `get_worker_info`. If the dataset has
+    `state_dict` and `load_state_dict`, a loader uses these methods to continue from a saved position. If the dataset
+    lacks these methods, the loader reads and drops the items before the saved position.
+
+    Example:
+        >>> class Count(IterableDataset):
+        ...     def __iter__(self):
+        ...         return iter(range(3))
+        >>> list(Count() + Count())
+        [0, 1, 2, 0, 1, 2]
 
     Reference: torch.utils.data.IterableDataset
     """
@@ -115,7 +123,7 @@ class ArrayDataset(Dataset[dict[str, Any]]):
         columns: dict from name to array of shape (N, ...).
 
     Raises:
-        ValueError: if the arrays differ in length, or there are none.
+        ValueError: if the arrays differ in length, or `columns` contains no array.
         TypeError: if a column is not an array.
 
     Example:
@@ -161,10 +169,10 @@ class ConcatDataset(Dataset[T_co]):
         datasets: the datasets.
 
     Attributes:
-        cumulative_sizes: the index after the last item of each dataset.
+        cumulative_sizes: for each dataset, the total number of items in this dataset and in all datasets before it.
 
     Raises:
-        AssertionError: if there is no dataset, or one is an `IterableDataset`, as in torch.
+        AssertionError: if no dataset is given, or one of the datasets is an `IterableDataset`, as in torch.
 
     Example:
         >>> ConcatDataset([["a", "b"], ["c"]])[2]
@@ -196,22 +204,24 @@ class ConcatDataset(Dataset[T_co]):
         return self.datasets[part][place]  # type: ignore[no-any-return]
 
     def __getitems__(self, indices: list[int]) -> Any:
-        """Return the items, or the complete batch if each dataset returns batches of the same structure."""
+        """Return a list of the items at `indices`, or a complete batch if all datasets return similar batches."""
         places = [self._place(index) for index in indices]
         parts = sorted({part for part, _ in places})
         batches = [read(self.datasets[part], [place for own, place in places if own == part]) for part in parts]
         if len(batches) == 1:
             return batches[0]
-        order = np.argsort(np.array([part for part, _ in places]), kind="stable")  # the rows as the parts give them
+        order = np.argsort(np.array([part for part, _ in places]), kind="stable")  # the places, grouped by part
         whole = joined(batches, np.argsort(order, kind="stable"))
         return [self[index] for index in indices] if whole is None else whole
 
     def at_epoch(self, epoch: int) -> ConcatDataset[T_co]:
-        """Return the dataset of one epoch."""
+        """Return the dataset from which the items of epoch number `epoch` are read."""
         return ConcatDataset([at_epoch(dataset, epoch) for dataset in self.datasets])
 
     def _place(self, index: int) -> tuple[int, int]:
-        """Return (number of the dataset, index in it)."""
+        """Return (number of the dataset that contains item `index` of the concatenation, index of the item in that
+        dataset).
+        """
         part = bisect.bisect_right(self.cumulative_sizes, index)
         if index < 0 or part == len(self.datasets):
             raise IndexError(f"ConcatDataset: index {index} is out of range; expected 0 to {len(self) - 1}.")
@@ -225,7 +235,14 @@ class ChainDataset(IterableDataset[T_co]):
         datasets: the datasets.
 
     Raises:
-        AssertionError: while iterating, if one is not an `IterableDataset`, as in torch.
+        AssertionError: while iterating, if one of the datasets is not an `IterableDataset`, as in torch.
+
+    Example:
+        >>> class Count(IterableDataset):
+        ...     def __iter__(self):
+        ...         return iter(range(2))
+        >>> list(ChainDataset([Count(), Count()]))
+        [0, 1, 0, 1]
 
     Reference: torch.utils.data.ChainDataset
     """
@@ -247,14 +264,14 @@ class ChainDataset(IterableDataset[T_co]):
 
 
 class StackDataset(Dataset[Any]):
-    """Several map-style datasets side by side: an item is a tuple, or a dict, of their items at one index.
+    """Combines map-style datasets of equal length: item i is a tuple or dict of the items i of all datasets.
 
     Args:
         args: datasets, whose items become a tuple.
         kwargs: datasets by name, whose items become a dict.
 
     Raises:
-        ValueError: if there are both or neither, or their lengths differ.
+        ValueError: if both `args` and `kwargs` are given, or neither, or if the lengths of the datasets differ.
 
     Example:
         >>> StackDataset(image=["a", "b"], label=[0, 1])[1]
@@ -285,7 +302,7 @@ class StackDataset(Dataset[Any]):
         return self._same([dataset[index] for dataset in self._parts()])
 
     def __getitems__(self, indices: list[int]) -> Any:
-        """Return the items, or the complete batch if each dataset returns complete batches."""
+        """Return a list of the items at `indices`, or a complete batch if each dataset returns complete batches."""
         batches = [read(dataset, indices) for dataset in self._parts()]
         for batch in batches:
             if (isinstance(batch, list) or hasattr(batch, "shape")) and len(batch) != len(indices):
@@ -301,7 +318,7 @@ class StackDataset(Dataset[Any]):
         return [self._same(items) for items in zip(*rows, strict=True)]
 
     def at_epoch(self, epoch: int) -> StackDataset:
-        """Return the dataset of one epoch."""
+        """Return the dataset from which the items of epoch number `epoch` are read."""
         if isinstance(self.datasets, dict):
             return StackDataset(**{name: at_epoch(dataset, epoch) for name, dataset in self.datasets.items()})
         return StackDataset(*(at_epoch(dataset, epoch) for dataset in self.datasets))
@@ -310,7 +327,7 @@ class StackDataset(Dataset[Any]):
         return list(self.datasets.values() if isinstance(self.datasets, dict) else self.datasets)
 
     def _same(self, values: Sequence[Any]) -> Any:
-        """Return values as a tuple or dict, as the datasets were given."""
+        """Return one value per dataset as a tuple, or as a dict if the datasets were given by name."""
         return dict(zip(self.datasets, values, strict=True)) if isinstance(self.datasets, dict) else tuple(values)
 
 

@@ -15,10 +15,11 @@ __all__ = ["DistributedSampler"]
 
 
 class DistributedSampler(OrderedSampler):
-    """Yields the indices of one of several processes, which together read the dataset.
+    """Yields the indices for one of several processes that together read the dataset.
 
-    Process r of R reads the positions r, r + R, r + 2R, … of the order of the epoch. All processes read equally many
-    items: the last ones are repeated from the beginning of the order, or dropped.
+    Process r of R reads the positions r, r + R, r + 2R, … of the epoch's order. All processes read the same number
+    of items. If the items cannot be divided equally, the first ones are repeated at the end, or the last ones are
+    dropped.
 
     Args:
         dataset: the dataset, or any object with a length.
@@ -31,7 +32,8 @@ class DistributedSampler(OrderedSampler):
     Raises:
         ValueError: if `rank` is not in [0, num_replicas).
 
-    Differs from torch: each `iter(sampler)` is the next epoch, so the order changes even without `set_epoch`.
+    Differs from torch: each `iter(sampler)` is the next epoch, so the order changes from epoch to epoch even without
+        `set_epoch`.
 
     Example:
         >>> [list(DistributedSampler(range(5), 2, rank, shuffle=False)) for rank in range(2)]
@@ -50,7 +52,7 @@ class DistributedSampler(OrderedSampler):
         drop_last: bool = False,
     ):
         if num_replicas is None or rank is None:
-            jax = sys.modules.get("jax")  # a process that never imported JAX is alone
+            jax = sys.modules.get("jax")  # if JAX is not imported, there is only this process
             num_replicas = (jax.process_count() if jax else 1) if num_replicas is None else num_replicas
             rank = (jax.process_index() if jax else 0) if rank is None else rank
         if not 0 <= rank < num_replicas:

@@ -2,7 +2,7 @@
 
 The numbers are hashes of counters (splitmix64's finaliser), computed for entire arrays. The draws for an example
 therefore do not depend on the batch that contains it, on the number of processes, or on the step from which a run was
-resumed. They also do not change if a new version of numpy changes its random streams.
+resumed. The draws also stay the same if a new version of numpy changes its random streams.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["draw_bits", "permute", "to_integers", "to_uniform"]
 
-ROUNDS = 6  # rounds of add, multiply, xor-shift in a permutation; tests/data/test_draws.py tests that they are enough
-SMALLEST_BITS = 6  # fewer bits have too few permutations; values beyond `size` are skipped
+ROUNDS = 6  # rounds of add, multiply, xor-shift in a permutation. tests/data/test_draws.py tests that 6 are enough.
+SMALLEST_BITS = 6  # fewer bits would give too few permutations. Values beyond `size` are skipped.
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -21,7 +21,7 @@ def draw_bits(seed: int, *counters: ArrayLike) -> NDArray[np.uint64]:
     """Return 64 random bits for every combination of counters.
 
     Args:
-        seed: any integer. It is used modulo 2**64.
+        seed: any integer. The seed is used modulo 2**64.
         counters: integers >= 0, or arrays of them that broadcast together. Their order matters.
 
     Returns:
@@ -55,7 +55,7 @@ def to_uniform(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
 def to_integers(bits: NDArray[np.uint64], size: int) -> NDArray[np.int64]:
     """Convert random bits to integers in [0, size), where `size` is below 2**32.
 
-    The frequencies of any two values differ by at most one part in 2**32 / size.
+    The probabilities of any two values differ by at most 2**-32.
 
     Example:
         >>> to_integers(np.array([0, 2**63, 2**64 - 1], np.uint64), 10).tolist()
@@ -67,9 +67,9 @@ def to_integers(bits: NDArray[np.uint64], size: int) -> NDArray[np.int64]:
 def permute(places: ArrayLike, size: int, *, seed: int, epoch: int) -> NDArray[np.int64]:
     """Return the values at some positions of a random permutation of `range(size)`, without storing the permutation.
 
-    The function applies a keyed hash repeatedly until the result is below `size`, which takes 1.5 applications on
-    average. The hash is one-to-one on the integers of a fixed number of bits. Time and memory per position are
-    therefore independent of `size`.
+    The function applies a keyed hash, which permutes the integers below a power of two, until the result is below
+    `size`. On average, the hash is applied once or twice per position (more often if `size` is below 32). Time and
+    memory per position therefore do not grow with `size`.
 
     Args:
         places: positions, integers in [0, size), of any shape.
@@ -97,7 +97,7 @@ def permute(places: ArrayLike, size: int, *, seed: int, epoch: int) -> NDArray[n
 
 
 def _scramble(values: NDArray[np.uint64], bits: int, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Apply invertible steps modulo 2**bits: add, multiply by an odd number, and xor with the upper half."""
+    """Permute the integers below 2**bits: add, multiply by an odd number, and xor with the upper half of the bits."""
     mask, half = np.uint64(2**bits - 1), np.uint64((bits + 1) // 2)
     for add, factor in keys.reshape(-1, 2):
         values = ((values + add) * (factor | np.uint64(1))) & mask

@@ -1,4 +1,4 @@
-"""One epoch of a loader after another, without end."""
+"""An endless iterator over the epochs of a loader."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["EndlessLoader"]
 
 
 class EndlessLoader:
-    """Iterates over one epoch of a loader after another. See `DataLoader.endless`."""
+    """Iterates over the batches of all epochs of a loader, without end. See `DataLoader.endless`."""
 
     def __init__(self, loader: Any):
         self._loader = loader
@@ -35,6 +35,6 @@ class EndlessLoader:
         return self._loader.state_dict()
 
     def close(self) -> None:
-        """End the current epoch, and its workers."""
+        """Stop reading the current epoch, and end the workers that read it."""
         if self._epoch is not None:
             self._epoch.close()

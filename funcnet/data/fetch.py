@@ -7,45 +7,54 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from funcnet.data.describe import describe
 from funcnet.data.gather import items_of, reader_of
 
-__all__ = ["Collate", "IterableFetcher", "MapFetcher"]
+__all__ = ["Collate", "IterableFetcher", "MapFetcher", "Rows"]
 
 Collate = Callable[[Any], Any]
+Rows = Callable[[int], NDArray[np.int64]] | None
 
 
 class MapFetcher:
-    """Reads batches from a map-style dataset. A task is (epoch, indices), or (epoch, index) without batching.
+    """Reads batches from a map-style dataset. A task is (epoch, indices of the items), or (epoch, index of one item) if
+    items are not batched.
 
     Args:
         dataset: the dataset.
-        collate_fn: function of a list of items; without batching, of one item.
-        batched: whether a task has a list of indices.
-        gathers: whether a complete batch from `__getitems__` is used as it is. If False, `collate_fn` always gets a
-            list of items.
+        collate_fn: function that makes a batch from a list of items, or that converts one item if items are not
+            batched.
+        batched: whether a task has a list of indices instead of one index.
+        gathers: if True, a complete batch that `__getitems__` returns is yielded without changes. If False,
+            `collate_fn` always receives a list of items.
+        rows: function that takes the number n of rows in a batch and returns the rows to read, or None to read all
+            rows.
     """
 
-    def __init__(self, dataset: Any, collate_fn: Collate, *, batched: bool, gathers: bool):
+    def __init__(self, dataset: Any, collate_fn: Collate, *, batched: bool, gathers: bool, rows: Rows = None):
         self.dataset, self.collate_fn, self.batched, self.gathers = dataset, collate_fn, batched, gathers
+        self.rows = rows
         self._opened: tuple[Any, int, Any] | None = None  # (dataset, epoch, its items)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None}
 
     def begin(self, epoch: int, state: Any) -> None:
-        """Do nothing: each task has its epoch."""
+        """Do nothing, because each task of a map-style dataset contains the number of its epoch."""
 
     def state(self) -> None:
-        """Return None: a task does not depend on earlier ones."""
+        """Return None, because a task of a map-style dataset does not depend on earlier tasks."""
 
     def fetch(self, task: tuple[int, Any]) -> Any:
-        """Return the batch of a task."""
+        """Read the items of a task from the dataset, and return them as a batch."""
         epoch, indices = task
         items = self._items(epoch)
         if not self.batched:
             return self._collate(self._item(items, indices), [indices])
+        if self.rows is not None:
+            indices = [indices[position] for position in self.rows(len(indices)).tolist()]
         read = reader_of(items)
         if read is not None:
             batch = self._read(read, indices)
@@ -89,7 +98,7 @@ class MapFetcher:
         try:
             batch = self.collate_fn(items)
         except Exception as error:
-            entry = getattr(error, "entry", None)  # the item that does not fit to the first one
+            entry = getattr(error, "entry", None)  # the item that does not match the first one
             if entry is not None and self.batched:
                 error.add_note(f"entry {entry} is item {indices[entry]} of {describe(self.dataset)}")
             else:
@@ -103,13 +112,14 @@ class MapFetcher:
 
 
 class IterableFetcher:
-    """Reads batches from an iterable dataset. Each task is the next batch.
+    """Reads batches from an iterable dataset. Each task requests the next batch.
 
     Args:
         dataset: the dataset.
-        collate_fn: function of a list of items; without batching, of one item.
+        collate_fn: function that makes a batch from a list of items, or that converts one item if items are not
+            batched.
         batch_size: number of items per batch, or None for single items.
-        drop_last: whether to omit a last batch that is smaller.
+        drop_last: whether to omit the last batch if it is smaller than `batch_size`.
     """
 
     def __init__(self, dataset: Any, collate_fn: Collate, *, batch_size: int | None, drop_last: bool):
@@ -122,7 +132,9 @@ class IterableFetcher:
         return {**self.__dict__, "_iterator": None}
 
     def begin(self, epoch: int, state: Any) -> None:
-        """Begin a pass, at its start if `state` is None. A dataset without a state of its own is read up to there."""
+        """Begin to iterate over the dataset at the saved position `state`, or at the first item if `state` is None. If
+        `state` does not contain a state of the dataset, the items before the position are read and dropped.
+        """
         if hasattr(self.dataset, "set_epoch"):
             self.dataset.set_epoch(epoch)
         self._read, self._iterator = 0, None
@@ -135,14 +147,14 @@ class IterableFetcher:
             self._read = skipped
 
     def state(self) -> dict[str, Any]:
-        """Return the number of items read, and the state of the dataset if it has one."""
+        """Return a dict with the number of items read, and with the dataset's `state_dict()` if it has this method."""
         taken: dict[str, Any] = {"items": self._read}
         if hasattr(self.dataset, "state_dict") and hasattr(self.dataset, "load_state_dict"):
             taken["dataset"] = self.dataset.state_dict()
         return taken
 
     def fetch(self, task: Any) -> Any:
-        """Return the next batch, or raise a StopIteration."""
+        """Return the next batch. Raise a StopIteration if there is no further batch."""
         assert self._iterator is not None
         if self.batch_size is None:
             items = self._next(self._iterator, 1)
@@ -194,7 +206,7 @@ def _checked(batch: Any, collate_fn: Collate, dataset: Any) -> Any:
 
 
 def _stopped() -> RuntimeError:
-    return RuntimeError("the dataset raised StopIteration; expected an item or another exception")
+    return RuntimeError("the dataset raised StopIteration; expected an item or a different exception")
 
 
 def _listed(indices: Any) -> str:

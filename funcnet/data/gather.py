@@ -15,16 +15,16 @@ __all__ = ["Arrays", "ArrowTable", "HuggingFace", "Items", "check_bounds", "item
 
 
 class Items(Protocol):
-    """A dataset as a loader reads it."""
+    """A dataset whose items a loader reads by index."""
 
     def __getitem__(self, index: Any, /) -> Any: ...
 
 
 def items_of(dataset: Any) -> Items:
-    """Return the dataset, or a view of it that has `__getitems__`.
+    """Return the dataset, or a view of the dataset whose method `__getitems__` reads a complete batch.
 
-    Views exist for NumPy's arrays and memory maps, JAX's arrays, `Joined`, pyarrow's tables and the map-style datasets
-    of Hugging Face. The libraries are not imported. Every other dataset is returned as it is.
+    Views exist for NumPy arrays and memory maps, JAX arrays, `Joined`, pyarrow tables and the map-style datasets of
+    Hugging Face. The function does not import these libraries. Every other dataset is returned unchanged.
 
     Example:
         >>> items_of(np.arange(5) * 10).__getitems__([3, 0]).tolist()
@@ -60,7 +60,7 @@ def reader_of(items: Any) -> Callable[[Any], Any] | None:
 
 
 class Arrays:
-    """An array (N, …). A batch is the array of its rows."""
+    """A map-style dataset of the rows of an array (N, …). An item is a row, and a batch is an array of rows."""
 
     def __init__(self, array: Any):
         self.array = array.view(np.ndarray) if isinstance(array, np.memmap) else array  # indexing a memmap is slower
@@ -79,12 +79,13 @@ class Arrays:
 
 
 class ArrowTable:
-    """An Arrow table of N rows. A batch is a dict from the name of a column to an array, or to a list of other
-    values."""
+    """A map-style dataset of the rows of an Arrow table. A batch is a dict from the name of a column to an array, or to
+    a list if the values are not numbers.
+    """
 
     def __init__(self, table: Any):
         self.table = table
-        self._columns: dict[str, Any] | None = None  # made in the process that reads
+        self._columns: dict[str, Any] | None = None  # created in the process that reads the rows
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -107,7 +108,7 @@ class ArrowTable:
 
 
 class HuggingFace:
-    """A map-style dataset of Hugging Face's `datasets`. A batch is a dict from the name of a column to its values."""
+    """Reads a map-style dataset of Hugging Face's `datasets` in batches, which are dicts {name of a column: values}."""
 
     def __init__(self, dataset: Any):
         self.dataset = dataset
@@ -122,7 +123,7 @@ class HuggingFace:
     def __getitems__(self, indices: list[int]) -> Any:
         check_bounds(indices, len(self.dataset))
         columns = self.dataset[indices]
-        if not isinstance(columns, dict):  # a format of its own, such as pandas
+        if not isinstance(columns, dict):  # the dataset has a different output format, such as pandas
             return [self.dataset[index] for index in indices]
         return {
             name: default_collate(values) if isinstance(values, list) else default_convert(values)
@@ -131,7 +132,7 @@ class HuggingFace:
 
 
 def check_bounds(indices: list[int], length: int) -> NDArray[np.int64]:
-    """Return the indices as an array.
+    """Return the indices as an array, after checking that each of them is an integer from 0 to `length - 1`.
 
     Raises:
         IndexError: if an index is negative or not below `length`.
@@ -154,14 +155,18 @@ def check_bounds(indices: list[int], length: int) -> NDArray[np.int64]:
 
 
 def _rows(array: Any, rows: NDArray[np.int64]) -> Any:
-    """Return rows of an array. `take` is twice as fast as indexing, but it copies an array that is not contiguous."""
+    """Return the rows of `array` with the numbers `rows`. `take` is twice as fast as indexing, but it copies an array
+    that is not contiguous.
+    """
     if isinstance(array, np.ndarray) and array.flags.c_contiguous and array.flags.aligned:
         return array.take(rows, 0)
     return array[rows]
 
 
 def _column(column: Any) -> Any:
-    """Return a column of numbers without nulls as an array, without copying it, and other columns as they are."""
+    """Return an Arrow column as an array, without copying, if it has only numbers, no nulls. Return other columns
+    unchanged.
+    """
     import pyarrow as pa
 
     width = column.type.list_size if pa.types.is_fixed_size_list(column.type) else None

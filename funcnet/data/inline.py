@@ -1,4 +1,4 @@
-"""A worker that is none: the calling thread reads each batch when it is asked for."""
+"""Reading without workers: the calling thread reads each batch when it is requested."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["InlineWorkers"]
 
 
 class InlineWorkers:
-    """Implements `Workers` for a loader without workers."""
+    """Implements the interface `Workers` for a loader whose batches are read by the calling thread."""
 
     def __init__(self, fetcher: Fetcher):
         self._fetcher = fetcher
@@ -28,7 +28,7 @@ class InlineWorkers:
         self._tasks.append((number, task))
 
     def get(self, timeout: float | None) -> TaskResult:
-        """Make the batch of the oldest task."""
+        """Run the oldest task that is stored, and return its result."""
         number, task = self._tasks.popleft()
         try:
             return TaskResult(number, 0, self._fetcher.fetch(task), self._fetcher.state())

@@ -1,4 +1,7 @@
-"""Iterators over the batches of a `DataLoader`, which workers read in advance, or the calling thread when asked."""
+"""Iterators over the batches of a `DataLoader`.
+
+Workers read the batches in advance, or the calling thread reads them on demand.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,17 @@ Keep = Callable[[Position], None]  # receives the position after each batch
 
 
 class PlannedTask(NamedTuple):
-    """A task for a fetcher, and the position of the loader after its batch."""
+    """A task for a fetcher, and the position of the loader after the batch of this task."""
 
     task: Any
     position: Position
 
 
 class _Ahead:
-    """What both iterators share: waiting for outcomes, and ending the workers.
+    """Base class of `BatchIterator` and `StreamIterator`, which waits for the results of workers and ends the workers.
 
-    `depth` is the number of tasks that each worker has in advance. With 0, a task is given when its batch is asked for.
+    `depth` is the number of tasks that each worker receives in advance. If `depth` is 0, a worker receives a task only
+    when the batch is requested.
     """
 
     def __init__(self, workers: Workers, count: int, depth: int, *, timeout: float, in_order: bool, persistent: bool):
@@ -45,14 +49,14 @@ class _Ahead:
             self._workers.close()
 
     def hand_over(self) -> None:
-        """End this iteration, because another one takes the persistent workers."""
+        """End this iteration, because another iterator takes the persistent workers."""
         self._ended, self._is_handed_over = True, True
 
     def _check_owner(self) -> None:
         if self._is_handed_over:
             raise RuntimeError(
                 "DataLoader: a newer pass over this loader took its persistent workers; expected one pass at a time. "
-                "Pass persistent_workers=False for several."
+                "To make several passes at the same time, use persistent_workers=False."
             )
 
     def _submit(self, worker: int, task: Any) -> None:
@@ -61,7 +65,7 @@ class _Ahead:
         self._outstanding += 1
 
     def _receive(self) -> TaskResult:
-        """Return the outcome that is due: the next in order, or any if `in_order` is False."""
+        """Return the result of the next task in order, or the first result that arrives if `in_order` is False."""
         while True:
             if self._in_order and self._due in self._ready:
                 outcome = self._ready.pop(self._due)
@@ -81,7 +85,7 @@ class _Ahead:
             self._fail()
             raise RuntimeError(
                 f"DataLoader timed out after {self._timeout:g} seconds; expected a batch from "
-                f"{self._count} workers. Pass a larger timeout, or look for what an item waits for."
+                f"{self._count} workers. Pass a larger timeout, or find out what blocks the dataset."
             ) from None
         except BaseException:
             self._fail()
@@ -93,7 +97,7 @@ class _Ahead:
 
 
 class BatchIterator(_Ahead):
-    """Reads planned batches with workers. Batch n is made by worker n modulo their number."""
+    """Reads the planned batches of a map-style dataset with workers. With W workers, worker n % W makes batch n."""
 
     def __init__(
         self, workers: Workers, count: int, planned: Iterator[PlannedTask], keep: Keep, depth: int, **options: Any
@@ -128,7 +132,7 @@ class BatchIterator(_Ahead):
 
 
 class StreamIterator(_Ahead):
-    """Reads an iterable dataset with workers, each of which has its own copy. The workers take turns."""
+    """Reads an iterable dataset with workers, which yield batches in turn. Each worker has a copy of the dataset."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Arrays from several files, indexed as if they were one."""
+"""Arrays from several files, indexed as if they were one array."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Joined:
         dtype: common dtype of the arrays.
 
     Raises:
-        ValueError: if there is no array, or the arrays have several dtypes.
+        ValueError: if there is no array, or the arrays differ in dtype.
 
     Example:
         >>> joined = Joined([np.array([5, 6]), np.array([], np.int64), np.array([7])])

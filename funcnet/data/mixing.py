@@ -1,9 +1,10 @@
 """Mix several datasets by weight.
 
-The mixture is divided into blocks of 1,024 positions (more if a source has less than 1/1,024 of the weight). Each block
-contains the share of each source, rounded so that the rounding errors of the blocks do not add up. The order inside a
-block is a permutation by (seed, block). The source of a position, and the number of earlier draws from that source,
-therefore depend only on the position.
+The mixture is divided into blocks of 1,024 positions (more if a source has less than 1/1,024 of the weight). The
+positions of a block are divided among the sources by weight. The rounding errors of successive blocks do not add up.
+The order inside a block is a permutation that depends only on the seed and the number of the block. The source of a
+position, and the number of earlier positions with this source, therefore depend only on the position, the weights and
+the seed.
 
 S is the number of sources.
 """
@@ -72,20 +73,21 @@ class Proportions:
         self._last: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def draws_before(self, block: int) -> NDArray[np.int64]:
-        """Return how often each source occurs before a block: int64 (S,), with sum `block * block_size`.
+        """Return how many positions before a block belong to each source: int64 (S,), with sum `block * block_size`.
 
-        Source i occurs between n w_i - 1 and n w_i + 1 times in the n positions before the block.
+        In the n positions before the block, source i occurs between n w_i - 1 and n w_i + 1 times, with w_i the
+        value of `weights[i]`.
         """
         ends = [0] + [int(end * block * self.block_size + Fraction(1, 2)) for end in self._ends]
         return np.array([stop - start for start, stop in itertools.pairwise(ends)], np.int64)
 
     def block(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the source of each position of a block, and the number of earlier draws from this source.
+        """For each position of a block, return its source, and how many earlier positions have the same source.
 
         Returns:
-            Two int64 arrays of shape (block_size,).
+            Two int64 arrays of shape (block_size,), the sources and the numbers of earlier positions.
         """
-        last = self._last  # read once: several threads may share this object
+        last = self._last  # read only once, because several threads may share this object
         if last is not None and last[0] == number:
             return last[1:]
         before, after = self.draws_before(number), self.draws_before(number + 1)
@@ -99,15 +101,15 @@ class Proportions:
         return sources, draws
 
     def locate(self, positions: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the source of each position, and the number of earlier draws from this source.
+        """For each position, return its source, and how many earlier positions of the sequence have the same source.
 
-        The cost depends on the number of different blocks, not on the positions.
+        The cost depends on how many blocks contain the positions, not on how large the positions are.
 
         Args:
             positions: integers >= 0 of any shape.
 
         Returns:
-            Two int64 arrays of the shape of `positions`.
+            Two int64 arrays of the shape of `positions`, the sources and the numbers of earlier positions.
         """
         where = np.asarray(positions, np.int64)
         blocks, places = np.divmod(where, self.block_size)
@@ -122,22 +124,24 @@ class Proportions:
 class MixedDataset(Dataset[Any]):
     """A map-style dataset that draws from several map-style datasets in proportion to weights.
 
-    Each source is read in its own order, again and again: every round through a source uses a new permutation of its
-    items. No item is repeated within a round. Because the mixture itself defines the order, load it without shuffling:
+    Each source is read repeatedly. Every pass over a source uses a new permutation of its items, and no item is
+    repeated within a pass. Because the mixture itself defines the order, load it without shuffling:
     `DataLoader(MixedDataset(…), shuffle=False)`.
 
     Args:
-        datasets: map-style datasets. If one has `at_epoch`, its round r is read from `dataset.at_epoch(r)`.
+        datasets: map-style datasets. If a dataset has `at_epoch`, pass number r over the dataset reads from
+            `dataset.at_epoch(r)`.
         weights: a positive number for each dataset. Only their ratios matter.
         seed: seed of the mixture and of the permutations.
         shuffle: if False, each source is read from its first to its last item.
         length: number of items in an epoch. The default is the sum of the lengths of the datasets.
 
     Raises:
-        ValueError: if a dataset is empty, or the weights do not match the datasets.
+        ValueError: if a dataset is empty, `length` is below 1, the numbers of weights and datasets differ, or a weight
+            is invalid (see `Proportions`).
 
-    Differs from torch: torch mixes by weight with `WeightedRandomSampler` over a `ConcatDataset`, where the shares vary
-    randomly and items are drawn with replacement.
+    Differs from torch: torch mixes by weight with `WeightedRandomSampler` over a `ConcatDataset`. With this
+    sampler, the shares vary randomly, and items are drawn with replacement.
 
     Example:
         >>> mixed = MixedDataset([np.arange(6), np.arange(100, 103)], [2, 1], seed=1)
@@ -178,8 +182,9 @@ class MixedDataset(Dataset[Any]):
     def __getitems__(self, indices: Sequence[int]) -> Any:
         """Return the batch of some indices, or the list of their items if the sources do not return batches.
 
-        Each source is read once per round. The result is a batch if every source returns complete batches, as arrays
-        and datasets with such a `__getitems__` do, and they have the same nesting, dtypes and shapes.
+        The result is a batch if every source returns complete batches with the same nesting, dtypes and shapes. A
+        source returns complete batches if it is an array, or if its `__getitems__` returns a complete batch. All
+        requested items of one pass over a source are read with one call.
         """
         numbers, rounds, items = self.locate(self._checked(indices))
         parts = []
@@ -205,13 +210,14 @@ class MixedDataset(Dataset[Any]):
         return new
 
     def locate(self, indices: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return which item of which source is at each index.
+        """For each index of the mixture, return which source it belongs to, and which item of this source it is.
 
         Args:
-            indices: integers >= 0, shape (B,). They may exceed the length: the mixture is endless.
+            indices: integers >= 0, shape (B,). An index may exceed the length of an epoch, because the mixture is
+                endless.
 
         Returns:
-            Three int64 arrays (B,): the number of the source, the number of the round through the source, and the
+            Three int64 arrays (B,): the index of the source, the index of the current pass over the source, and the
             index of the item in the source.
         """
         numbers, draws = self.proportions.locate(np.asarray(indices, np.int64) + self._start)
@@ -219,16 +225,17 @@ class MixedDataset(Dataset[Any]):
         if self.shuffle:
             for number, round_ in np.unique(np.stack([numbers, rounds], 1), axis=0).tolist():
                 where = (numbers == number) & (rounds == round_)
-                key = int(draw_bits(self.seed, 1 + number))  # other bits than those of the blocks
+                key = int(draw_bits(self.seed, 1 + number))  # gives other bits than the permutation of a block
                 places[where] = permute(places[where], int(self._lengths[number]), seed=key, epoch=round_)
         return numbers, rounds, places
 
     def _checked(self, indices: Sequence[int]) -> NDArray[np.int64]:
-        """Return indices >= 0. A negative index counts from the end, as in a list."""
+        """Convert `indices` to numbers from 0 to `length - 1`. A negative index counts from the end, as in a list."""
         wrong = [index for index in indices if not -self.length <= index < self.length]
         if wrong:
             raise IndexError(
-                f"MixedDataset: the index is out of range; expected an index below {self.length}, got {wrong[0]}."
+                f"MixedDataset: the index is out of range; expected {-self.length} to {self.length - 1}, "
+                f"got {wrong[0]}."
             )
         return np.asarray(indices, np.int64) % self.length
 
@@ -244,26 +251,28 @@ class MixedDataset(Dataset[Any]):
 class MixedIterableDataset(ResumableDataset):
     """An iterable dataset that draws from several iterable datasets in proportion to weights.
 
-    In a `DataLoader` with workers, each worker mixes what its copies of the sources yield.
+    In a `DataLoader` with workers, each worker has copies of the sources, and mixes their items.
 
     Args:
-        datasets: iterable datasets. Each should have `state_dict` and `load_state_dict`; without them, resuming reads
-            and drops the earlier items. If one has `set_epoch`, it is called before each pass over it.
+        datasets: iterable datasets. Each source should have `state_dict` and `load_state_dict`. Without these methods,
+            a resumed run reads and drops the items before the saved position. If a dataset has `set_epoch`, this method
+            is called before each pass over the dataset.
         weights: a positive number for each dataset. Only their ratios matter.
-        seed: seed of the order of the sources, with the epoch.
-        stopping_strategy: "never": a source that ends is iterated over again, without end. "first_exhausted": the epoch
-            ends when a source ends. "all_exhausted": a source that ends is iterated over again, and the epoch ends when
-            each source has ended at least once.
+        seed: seed for the order of the sources. The order also depends on the epoch.
+        stopping_strategy: with "never", a source that ends is restarted, and the epoch never ends. With
+            "first_exhausted", the epoch ends when a source ends. With "all_exhausted", a source that ends is restarted,
+            and the epoch ends when each source has ended at least once.
 
     Raises:
-        ValueError: if the weights do not match the datasets, or the strategy is unknown.
+        ValueError: if the numbers of weights and datasets differ, a weight is invalid, or the strategy is unknown.
+            ValueError is also raised while iterating if a source has no items.
 
     Example:
         >>> mixed = MixedIterableDataset(["abc", "d"], [3, 1], stopping_strategy="all_exhausted", seed=2)
         >>> "".join(mixed)
         'adbca'
 
-    Reference: `interleave_datasets` of Hugging Face's datasets, which has the same names of strategies
+    Reference: `interleave_datasets` of Hugging Face's datasets, which uses the same names for the strategies
     """
 
     def __init__(
@@ -286,22 +295,22 @@ class MixedIterableDataset(ResumableDataset):
         self._cursors: list[Cursor] = []  # of the newest iterator
 
     def __copy__(self) -> MixedIterableDataset:
-        """Return a copy with copies of the sources, so that each worker thread has its own positions."""
+        """Return a copy of the mixture with copies of the sources, so that each worker thread has its own positions."""
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__, datasets=tuple(copy.copy(dataset) for dataset in self.datasets), _cursors=[])
         return new
 
     def __iter__(self) -> Iterator[Any]:
-        self._cursors = []  # the new iterator makes its own at its first item
+        self._cursors = []  # the new iterator creates its cursors at its first item
         return super().__iter__()
 
     def first_state(self, epoch: int) -> dict[str, Any]:
-        """Return the state at the start of an epoch."""
+        """Return the state of the mixture at the start of an epoch."""
         number = len(self.datasets)
         return {"epoch": epoch, "position": 0, "rounds": [0] * number, "sources": [None] * number}
 
     def items_from(self, state: dict[str, Any]) -> Iterator[Any]:
-        """Yield the items that follow a state, and update the state."""
+        """Yield the items after the position `state`, and update `state` to the position after each item."""
         epoch, rounds = state["epoch"], state["rounds"]
         self._cursors = cursors = [Cursor(dataset) for dataset in self.datasets]
         for cursor, round_, source in zip(cursors, rounds, state["sources"], strict=True):
@@ -322,25 +331,25 @@ class MixedIterableDataset(ResumableDataset):
                     if not item:
                         raise ValueError(
                             f"MixedIterableDataset: source {number} has no items; expected at least one item in each "
-                            "pass, got none. An iterator can be passed over only once; use an iterable dataset."
+                            "pass, got none. An iterator can be read only once; use an iterable dataset."
                         )
                 state["position"] += 1
                 yield item[0]
 
     def current_state(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Return the state of the newest iterator, with the current states of all sources."""
+        """Return the state of the newest iterator over the mixture, with the current states of all sources."""
         return {**state, "sources": [cursor.state() for cursor in self._cursors]} if self._cursors else state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue in the next `iter` where `state_dict` was called.
+        """Make the next `iter(dataset)` continue at the position that `state_dict` returned as `state`.
 
         Raises:
-            ValueError: if the state is of a mixture of another number of sources.
+            ValueError: if the state is from a different class, or from a mixture with a different number of sources.
         """
         if len(state.get("sources", ())) != len(self.datasets):
             raise ValueError(
-                f"MixedIterableDataset.load_state_dict: the state is of another mixture; expected {len(self.datasets)} "
-                f"sources, got {len(state.get('sources', ()))}."
+                f"MixedIterableDataset.load_state_dict: the state is from a different mixture; expected "
+                f"{len(self.datasets)} sources, got {len(state.get('sources', ()))}."
             )
         super().load_state_dict(state)
 
@@ -358,12 +367,12 @@ def _check_sources(where: str, datasets: Sequence[Any], weights: Sequence[float]
 
 
 def _epoch_of(epoch: int, round_: int) -> int:
-    """Return the epoch of a source in its round within an epoch of the mixture. The first round has the same number."""
+    """Return the epoch number that a source gets for its pass `round_` in epoch `epoch` of the mixture."""
     return epoch + (round_ << 20)
 
 
 def _merge(parts: Sequence[tuple[NDArray[np.int64], Any]], size: int) -> Any:
-    """Return the batch of `size` items whose items `where` are those of each part. Parts: (where, batch)."""
+    """Merge parts (where, batch) into one batch of `size` items. Item `where[i]` of the result is row i of `batch`."""
     first = parts[0][1]
     if any(type(part) is not type(first) for _, part in parts):
         raise _UnequalBatches

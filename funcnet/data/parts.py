@@ -1,4 +1,4 @@
-"""How a dataset reads the datasets that it is made of."""
+"""Functions for datasets that are made of other datasets, such as `ConcatDataset`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["at_epoch", "joined", "read"]
 
 
 def at_epoch(dataset: Any, epoch: int) -> Any:
-    """Return the dataset of one epoch, or the dataset itself if it has no `at_epoch`."""
+    """Return `dataset.at_epoch(epoch)`, or the dataset itself if it has no method `at_epoch`."""
     return dataset.at_epoch(epoch) if hasattr(dataset, "at_epoch") else dataset
 
 
 def read(dataset: Any, indices: list[int]) -> Any:
-    """Return a complete batch, or a list of items."""
+    """Return the items at some indices: a complete batch if the dataset returns batches, or else a list of items."""
     items: Any = items_of(dataset)
     whole = reader_of(items)
     if whole is not None:
@@ -29,7 +29,9 @@ def read(dataset: Any, indices: list[int]) -> Any:
 
 
 def joined(batches: Sequence[Any], order: NDArray[np.int64]) -> Any:
-    """Join batches, or lists of items, and put the rows in order. Return None if they cannot be joined."""
+    """Concatenate batches or lists of items, and reorder their rows by `order`. Return None if the batches differ in
+    structure.
+    """
     kinds = {type(batch) for batch in batches}
     first = batches[0]
     if len(kinds) != 1:

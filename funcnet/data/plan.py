@@ -1,7 +1,7 @@
-"""Plans: which items form each batch of an epoch, and where the epoch stands after the batch.
+"""A plan determines which items each batch of an epoch contains, and the position in the epoch after each batch.
 
-A position in an epoch is one integer. In an `OrderedPlan`, it is the number of examples that all processes together
-have read, so it does not depend on their number or on the batch size.
+A position in an epoch is one integer. In an `OrderedPlan`, the position is the number of examples that all processes
+together have read, so the position does not depend on the number of processes or on the batch size.
 """
 
 from __future__ import annotations
@@ -13,24 +13,30 @@ from funcnet.data.sampler import BatchSampler, OrderedSampler
 
 __all__ = ["BatchPlan", "IteratedPlan", "OrderedBatches", "OrderedPlan", "PlannedBatches", "Step", "make_plan"]
 
-CHUNK = 4096  # positions
+CHUNK = 4096  # positions whose order is computed at once
 
 
 class Step(NamedTuple):
-    """One batch: its indices (or one index, without batching), and the position after it. None is the epoch's end."""
+    """One batch of an epoch.
+
+    Attributes:
+        indices: list of the indices of the items, or the index of one item if items are not batched.
+        position: position in the epoch after the batch, or None if the batch is known to be the last of the epoch.
+    """
 
     indices: Any
     position: int | None
 
 
 class BatchPlan(Protocol):
-    """The batches of an epoch.
+    """The interface of a plan, which yields the batches of an epoch.
 
     Attributes:
         unit: what a position counts: "examples" or "batches".
-        resumes: "position" if any position costs the same, or "skipping" if the batches before it are skipped.
-        seed: seed of the order, or None.
-        length: the length of an epoch in its unit, or None if unknown.
+        resumes: "position" if reading can begin at any position at the same cost, or "skipping" if the plan must first
+            go through all batches before the position.
+        seed: seed of the order of the items, or None if the plan has no seed.
+        length: number of examples or batches in an epoch, or None if unknown.
         epoch: number of the next epoch.
     """
 
@@ -50,16 +56,16 @@ class BatchPlan(Protocol):
         """Return the number of batches of an epoch."""
 
     def position_of(self, number: int) -> int:
-        """Return the position before a batch, given its number in the epoch."""
+        """Return the position in an epoch before batch `number` of the epoch."""
 
     def steps(self, epoch: int, position: int = 0) -> Iterator[Step]:
-        """Yield the batches of an epoch from a position on."""
+        """Yield the batches of an epoch, beginning at a position in the epoch."""
 
     def next_epoch(self) -> int:
         """Begin an epoch, and return its number."""
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the next epoch."""
+        """Make `epoch` the next epoch."""
 
 
 @runtime_checkable
@@ -72,11 +78,13 @@ class OrderedBatches(Protocol):
     def __len__(self) -> int: ...
 
     def plan(self, epoch: int) -> list[list[int]]:
-        """Return all batches of an epoch."""
+        """Return the indices of all batches of an epoch."""
 
 
 class OrderedPlan:
-    """The batches of an ordered sampler. `batch_size` None plans single indices."""
+    """A plan whose batches contain the indices of an ordered sampler in order, or single indices if `batch_size` is
+    None.
+    """
 
     unit = "examples"
     resumes = "position"
@@ -100,7 +108,7 @@ class OrderedPlan:
     def name(self) -> str:
         shuffled = getattr(self.sampler, "shuffle", True)
         name = type(self.sampler).__name__
-        if name == "DistributedSampler":  # it reads the same order as these two, and can be resumed as one of them
+        if name == "DistributedSampler":  # it has the same order as these two, and can be resumed as one of them
             name = "RandomSampler" if shuffled else "SequentialSampler"
         return name
 
@@ -130,7 +138,7 @@ class OrderedPlan:
 
 
 class PlannedBatches:
-    """The batches of a batch sampler that plans whole epochs."""
+    """A plan with the batches of a batch sampler whose method `plan` returns a complete epoch."""
 
     unit = "batches"
     resumes = "position"
@@ -174,7 +182,9 @@ class PlannedBatches:
 
 
 class IteratedPlan:
-    """The batches or indices that a user's sampler yields. A saved position is reached by skipping batches."""
+    """A plan with the batches or indices that a user's sampler yields. When a run is resumed, the plan skips the
+    batches before the saved position.
+    """
 
     unit = "batches"
     resumes = "skipping"
@@ -211,7 +221,7 @@ class IteratedPlan:
 
 
 def make_plan(sampler: Iterable[Any], batch_sampler: Iterable[Any] | None) -> BatchPlan:
-    """Return the plan of a sampler and a batch sampler. Without the latter, indices are not batched."""
+    """Return the plan with the batches of `batch_sampler`, or with the single indices of `sampler` if that is None."""
     if batch_sampler is None:
         return OrderedPlan(sampler, None, False) if isinstance(sampler, OrderedSampler) else IteratedPlan(sampler)
     if type(batch_sampler) is BatchSampler and isinstance(batch_sampler.sampler, OrderedSampler):

@@ -1,4 +1,4 @@
-"""Checks of a saved position of a `DataLoader`."""
+"""Check a saved position of a `DataLoader`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ AGAIN = "A position is only valid for the data and the order that it was saved w
 
 
 def check_position(state: Mapping[str, Any], expected: Mapping[str, Any], unit: str) -> None:
-    """Check a position of map-style data against the loader that shall continue from it.
+    """Check that a loader of a map-style dataset can continue from a saved position.
 
     Args:
         state: the saved position.
-        expected: what must be equal: seed, length, order, dataset.
-        unit: the entry that counts the position in the epoch.
+        expected: seed, length, order and dataset of the loader. The saved position must have the same values.
+        unit: name of the entry that counts the position in the epoch, "examples" or "batches".
 
     Raises:
-        ValueError: if an entry is missing or differs, or the position is out of range.
+        ValueError: if an entry of `state` is missing or differs from `expected`, or the position is out of range.
+        TypeError: if `state` is not a dict.
     """
     _check_entries(state, (*expected, "epoch", unit))
     _check_equal(state, expected)
@@ -32,18 +33,20 @@ def check_position(state: Mapping[str, Any], expected: Mapping[str, Any], unit: 
 
 
 def check_stream_position(state: Mapping[str, Any], expected: Mapping[str, Any], workers: int) -> None:
-    """Check a position of iterable data against the loader that shall continue from it.
+    """Check that a loader of an iterable dataset can continue from a saved position.
 
     Raises:
-        ValueError: if an entry is missing or differs, or the number of workers differs.
+        ValueError: if an entry of `state` is missing or differs from `expected`, or the number of workers differs.
+        TypeError: if `state` is not a dict.
     """
     _check_entries(state, (*expected, "epoch", "turn", "workers"))
     _check_equal(state, expected)
     saved = state["workers"]
     if saved is not None and len(saved) != workers:
         raise ValueError(
-            "DataLoader: the saved position has another number of workers, each of which reads its own part of an "
-            f"iterable dataset; expected {workers}, got {len(saved)}. Pass num_workers={len(saved)}."
+            "DataLoader: the saved position was made with a different number of workers, and each worker reads its own "
+            f"part of an iterable dataset; expected {workers} worker(s), got {len(saved)}. Pass "
+            f"num_workers={len(saved)}."
         )
 
 
@@ -64,8 +67,7 @@ def _check_equal(state: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     for name, value in expected.items():
         if state[name] != value:
             raise ValueError(
-                f"DataLoader: the saved position belongs to another {name}; expected {value}, got {state[name]}. "
-                f"{AGAIN}"
+                f"DataLoader: the saved position has a different {name}; expected {value}, got {state[name]}. {AGAIN}"
             )
 
 

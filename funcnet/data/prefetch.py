@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 __all__ = ["Prefetcher"]
 
 Item = TypeVar("Item")
-POLL = 0.1  # seconds until a thread with a full queue notices that it was closed
+POLL = 0.1  # seconds until a thread with a full queue notices that the prefetcher was closed
 
 
 class Prefetcher(Generic[Item]):
@@ -24,15 +24,16 @@ class Prefetcher(Generic[Item]):
             sharding)`.
         depth: maximum number of loaded batches in the queue.
         position: function that returns the position after the batch that was read last, such as
-            `DataLoader.state_dict`. The thread calls it first, and after each batch.
+            `DataLoader.state_dict`. The function is called once at the start, and by the thread after each batch.
 
     Attributes:
         waited: seconds that the consumer has waited for batches. The unavoidable wait for the first batch is not
             included.
 
     Raises:
-        Exception: if `batches` or `transfer` raises an exception. The iterator raises the same exception in place of
-            that batch. After an exception, and after `close`, the iterator is exhausted.
+        ValueError: if `depth` is below 1.
+        Exception: any exception of `batches`, `transfer` or `position`. The iterator raises this exception instead of
+            yielding the batch. After an exception, and after `close`, the iterator is exhausted.
 
     Example:
         >>> with Prefetcher(iter(range(3)), transfer=lambda x: x * 10) as ahead:
@@ -88,7 +89,9 @@ class Prefetcher(Generic[Item]):
         raise StopIteration
 
     def state_dict(self) -> Any:
-        """Return the position after the batch that was yielded last. Batches in the queue do not count."""
+        """Return the position after the batch that was yielded last. Batches that the thread has loaded but not yielded
+        yet do not count.
+        """
         return self._position
 
     def close(self) -> None:

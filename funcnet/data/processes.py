@@ -1,7 +1,7 @@
-"""Workers of a `DataLoader` that are processes. They are spawned and never forked.
+"""Workers of a `DataLoader` that are processes. The processes are spawned and never forked.
 
-In a worker, one thread receives tasks, so that the parent never waits for a worker that is reading. The end of the pipe
-means that the parent has died, and the worker ends at once.
+Each worker receives its tasks in a separate thread, so that the parent can send a task while the worker reads a batch.
+If the pipe to the parent is closed, the parent has died, and the worker exits at once.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from funcnet.data.worker import Fetcher, InitFn, TaskResult, WorkerInfo, work
 
 __all__ = ["ProcessWorkers"]
 
-PATIENCE = 10.0  # seconds to wait for workers to end before they are terminated; a loaded machine starts them slowly
+PATIENCE = 10.0  # seconds to wait for workers to end before they are terminated. A busy machine starts them slowly.
 
 
 class ProcessWorkers:
     """Processes that make batches. They implement `Workers`.
 
     Args:
-        fetcher: makes the batches. It is pickled; each worker gets a copy.
+        fetcher: object that makes the batches. Each worker process receives a pickled copy of this object.
         count: number of processes.
-        init_fn: function of the number of the worker, which the worker calls first.
+        init_fn: function that each worker calls first, with its number.
         where: name of the caller, for messages.
         context: context of `multiprocessing` that does not fork.
 
@@ -85,7 +85,7 @@ class ProcessWorkers:
         ).start()
 
     def begin(self, epoch: int, seed: int, states: Sequence[Any]) -> None:
-        """Begin a pass in every worker, and drop all outcomes of the pass before."""
+        """Begin a pass over the data in every worker, and drop all results of the previous pass."""
         self._pass += 1
         for number, state in enumerate(states):
             self._messages.put((number, ("begin", self._pass, (epoch, seed + number, state))))
@@ -95,7 +95,7 @@ class ProcessWorkers:
         self._messages.put((worker, ("task", self._pass, (number, task))))
 
     def get(self, timeout: float | None) -> TaskResult:
-        """Wait for the next outcome of any worker. See `Workers` for the errors."""
+        """Wait until any worker has finished a task, and return its result. `Workers.get` lists the errors."""
         end = None if timeout is None else time.monotonic() + timeout
         waiting = [*self._pipes, *(process.sentinel for process in self.processes)]
         while True:
@@ -116,7 +116,7 @@ class ProcessWorkers:
                     return outcome  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        """End all workers: ask them, then terminate them."""
+        """Ask all worker processes to end, and terminate those that do not end."""
         self._finalizer()
 
     def _start(self, parcel: _Parcel, number: int, count: int, context: Any) -> None:
@@ -153,12 +153,14 @@ class ProcessWorkers:
 
 
 def _release(messages: queue.SimpleQueue[Any], worker: int, slot: int) -> Callable[[Any], None]:
-    """Return a callback that tells a worker that a slot of its shared memory is free. See `Receiver`."""
-    return functools.partial(messages.put, (worker, ("free", 0, slot)))  # written in C
+    """Return a callback that tells a worker that slot `slot` of its shared memory is free. See `Receiver`."""
+    return functools.partial(messages.put, (worker, ("free", 0, slot)))  # implemented in C, as `Receiver` requires
 
 
 class _Parcel:
-    """Pickled objects, which are unpickled when `open` is called, so that an error can be reported."""
+    """Objects that are sent to a worker, which unpickles them only when it calls `open`, so that it can report an
+    error.
+    """
 
     def __init__(self, content: Any):
         self._content = content
@@ -170,18 +172,18 @@ class _Parcel:
 
 
 class _Packed:
-    """A `_Parcel` that has arrived."""
+    """The form in which a worker receives a `_Parcel`: its objects as pickled bytes."""
 
     def __init__(self, packed: bytes):
         self._packed = packed
 
     def open(self) -> Any:
-        """Return the objects."""
+        """Return the unpickled objects."""
         return pickle.loads(self._packed)
 
 
 class _Pickler(ForkingPickler):
-    """Pickles a memory map as the name of its file, so that it is not copied."""
+    """Pickles a memory map as the name of its file, so that the content of the file is not copied."""
 
     def reducer_override(self, value: Any) -> Any:
         if type(value) is np.memmap and value.filename is not None and not isinstance(value.base, np.ndarray):
@@ -193,7 +195,7 @@ class _Pickler(ForkingPickler):
 
 @contextlib.contextmanager
 def _sigint_blocked() -> Iterator[None]:
-    """Block SIGINT, so that a worker that starts inherits this and Ctrl-C does not make it print a traceback."""
+    """Block SIGINT while workers start. Workers inherit the block, so Ctrl-C does not make them print a traceback."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -202,18 +204,18 @@ def _sigint_blocked() -> Iterator[None]:
 
 
 def _send_messages(messages: queue.SimpleQueue[Any], pipes: Sequence[Connection]) -> None:
-    """Send messages to workers, in a thread of the parent."""
+    """Send the messages in a queue to the workers. This function runs in a thread of the parent."""
     while True:
         message = messages.get()
         if message is None:
             return
         number, content = message
-        with contextlib.suppress(OSError, ValueError):  # a worker has died, which `get` reports, or the pipe is closed
+        with contextlib.suppress(OSError, ValueError):  # a worker has died (`get` reports this), or the pipe is closed
             pipes[number].send_bytes(pickle.dumps(content, protocol=5))
 
 
 def _end(processes: list[Any], pipes: list[Connection], messages: queue.SimpleQueue[Any], parent: int) -> None:
-    """End all workers and close the pipes. In a fork of the parent, do nothing."""
+    """End all workers and close the pipes. If this process is a fork of the parent, do nothing."""
     if os.getpid() != parent:
         return
     for number in range(len(pipes)):
@@ -236,7 +238,9 @@ def _end(processes: list[Any], pipes: list[Connection], messages: queue.SimpleQu
 
 
 def _run(packed: _Packed, pipe: Connection, number: int, count: int) -> None:
-    """Do the tasks of a worker, in its main thread. If the start fails, each task has that error."""
+    """Run the tasks of a worker. If the worker or a pass over the data cannot start, the error is the result of each
+    task.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     sender = Sender(pipe, os.getppid())
@@ -273,7 +277,7 @@ def _run(packed: _Packed, pipe: Connection, number: int, count: int) -> None:
 
 
 def _receive(pipe: Connection, sender: Sender, tasks: queue.SimpleQueue[Any], newest: list[int]) -> None:
-    """Receive the messages of the parent, in a thread of the worker."""
+    """Receive the messages of the parent. This function runs in a thread of the worker."""
     try:
         while True:
             message = pickle.loads(pipe.recv_bytes())
@@ -288,11 +292,11 @@ def _receive(pipe: Connection, sender: Sender, tasks: queue.SimpleQueue[Any], ne
 
 
 def _set_info(number: int, count: int, seed: int, fetcher: Fetcher) -> None:
-    """Make `get_worker_info` work, and seed the global generators, as torch does."""
+    """Set what `get_worker_info` returns in this process, and seed the global random generators, as torch does."""
     process: Any = multiprocessing.process.current_process()
     process.worker_info = WorkerInfo(number, count, seed, fetcher.dataset)
     random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002  the generator that datasets written for torch use
+    np.random.seed(seed % 2**32)  # noqa: NPY002  datasets written for torch use this generator
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.manual_seed(seed)
@@ -311,12 +315,12 @@ def _reply(sender: Sender, current: int, outcome: TaskResult) -> None:
 
 
 def _portable(error: BaseException) -> BaseException:
-    """Return an exception that can be pickled, with the worker's traceback as a note."""
+    """Return `error`, or a RuntimeError if it cannot be pickled, with the traceback in the worker as a note."""
     text = "".join(traceback.format_exception(error)).rstrip()
     try:
         same = pickle.loads(pickle.dumps(error))
         portable = error if type(same) is type(error) and str(same) == str(error) else None
-    except Exception:  # whatever the class of an exception does
+    except Exception:  # for any class of exception
         portable = None
     if portable is None:
         portable = RuntimeError(f"{type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""Iterable datasets whose position can be saved, and a reader that knows its position in any iterable."""
+"""Iterable datasets whose position can be saved, and a reader that counts its position in any iterable."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ __all__ = ["Cursor", "ResumableDataset"]
 class ResumableDataset(IterableDataset[Any]):
     """Base class of iterable datasets with epochs and a position that can be saved.
 
-    Each `iter(dataset)` is the next epoch. `state_dict` describes the position of the newest iterator, and the first
-    `iter` after `load_state_dict` continues there. A subclass defines `first_state` and `items_from`.
+    Each `iter(dataset)` begins the next epoch. `state_dict` describes the position of the newest iterator. The first
+    `iter(dataset)` after `load_state_dict` continues at the loaded position. A subclass defines `first_state` and
+    `items_from`.
 
     Example:
         >>> class Numbers(ResumableDataset):
@@ -37,9 +38,9 @@ class ResumableDataset(IterableDataset[Any]):
     """
 
     def __init__(self) -> None:
-        self._epoch = 0  # of the next iterator
+        self._epoch = 0  # epoch of the next iterator
         self._loaded: dict[str, Any] | None = None  # where the next iterator continues
-        self._current: dict[str, Any] | None = None  # the state of the newest iterator, which it updates
+        self._current: dict[str, Any] | None = None  # the state of the newest iterator, which updates it
 
     def first_state(self, epoch: int) -> dict[str, Any]:
         """Return the state at the start of an epoch: a dict of JSON values with the key "epoch"."""
@@ -50,7 +51,7 @@ class ResumableDataset(IterableDataset[Any]):
         raise NotImplementedError(f"{type(self).__name__}: items_from is not defined; expected a method.")
 
     def current_state(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Return the state of the newest iterator. A subclass can add entries that are too slow to update per item."""
+        """Return the state of the newest iterator. A subclass may add entries that are too slow to update per item."""
         return state
 
     def __iter__(self) -> Iterator[Any]:
@@ -59,13 +60,14 @@ class ResumableDataset(IterableDataset[Any]):
         return self.items_from(state)
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the next iterator. A loaded state of another epoch is dropped."""
+        """Set the epoch of the next iterator. A state that was loaded for a different epoch is dropped."""
         self._epoch = epoch
         if self._loaded is not None and self._loaded["epoch"] != epoch:
             self._loaded = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position of the newest iterator, or the position where the next one will start if there is none.
+        """Return the position of the newest iterator. Before the first iterator, return the position where it will
+        start.
 
         Returns:
             A dict, whose size does not depend on the position.
@@ -77,25 +79,26 @@ class ResumableDataset(IterableDataset[Any]):
         return self.first_state(self._epoch)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue in the next `iter` where `state_dict` was called.
+        """Make the next `iter(dataset)` continue at the position that `state_dict` returned as `state`.
 
         Raises:
-            ValueError: if the state is not one of this class.
+            ValueError: if `state` does not have the keys that `first_state` of this class returns.
         """
         expected, got = sorted(self.first_state(0)), sorted(state)
         if expected != got:
             raise ValueError(
-                f"{type(self).__name__}.load_state_dict: the state is of another dataset; expected the keys "
+                f"{type(self).__name__}.load_state_dict: the state is from a different dataset; expected the keys "
                 f"{expected}, got {got}."
             )
         self._loaded = copy.deepcopy(dict(state))
 
 
 class Cursor:
-    """Reads an iterable dataset and knows its position, which can be saved.
+    """Reads an iterable dataset, and keeps the position up to which it has been read, so that the position can be
+    saved.
 
-    If the source has `state_dict` and `load_state_dict`, its own state is used. Otherwise, the state is the number of
-    items read, and resuming reads and drops as many.
+    If the source has `state_dict` and `load_state_dict`, the saved position is the state of the source. Otherwise, it
+    is the number of items read so far, and a resumed cursor reads and drops that many items.
 
     Args:
         source: any iterable that can be iterated over repeatedly.
@@ -117,7 +120,7 @@ class Cursor:
         self._taken = 0
 
     def begin(self, epoch: int, state: Any = None) -> None:
-        """Begin an epoch of the source, at its start or where `state` was taken."""
+        """Begin an epoch of the source at its first item, or at the position at which `state` was saved."""
         source: Any = self.source
         if hasattr(source, "set_epoch"):
             source.set_epoch(epoch)
@@ -128,12 +131,12 @@ class Cursor:
             self.take(state["skip"])
 
     def take(self, count: int) -> list[Any]:
-        """Return the next items: `count`, or fewer at the end."""
+        """Return the next `count` items of the source, or all remaining items if there are fewer."""
         items = list(itertools.islice(self._iterator, count))
         self._taken += len(items)
         return items
 
     def state(self) -> Any:
-        """Return the position, which a later item does not change."""
+        """Return the position in the source, as a copy that does not change when more items are read."""
         source: Any = self.source
         return copy.deepcopy(source.state_dict()) if self._own_state else {"skip": self._taken}

@@ -1,7 +1,8 @@
 """Samplers: the order in which a `DataLoader` reads a map-style dataset.
 
-Each sampler of this module is ordered: `order(epoch, positions)` is a pure function, so any part of any epoch can be
-computed without the parts before it. N is the number of items of the dataset.
+The samplers of single indices in this module are subclasses of `OrderedSampler`. Their `order(epoch, positions)` is a
+pure function, so any part of any epoch can be computed without the parts before it. N is the number of items of the
+dataset.
 """
 
 from __future__ import annotations
@@ -31,8 +32,15 @@ CHUNK = 4096  # positions that an iterator computes at once
 class Sampler(Generic[T_co]):
     """Base class of samplers. A subclass defines `__iter__`, which yields indices, and usually `__len__`.
 
-    A `DataLoader` accepts any iterable of indices as its sampler. If the sampler has `set_epoch`, the loader calls it
-    before each pass.
+    A `DataLoader` accepts any iterable of indices as its sampler. If the sampler has `set_epoch`, the loader calls this
+    method when it continues from a saved position or reads given steps, but not before an ordinary pass.
+
+    Example:
+        >>> class Backwards(Sampler):
+        ...     def __iter__(self):
+        ...         return iter([2, 1, 0])
+        >>> list(Backwards())
+        [2, 1, 0]
 
     Reference: torch.utils.data.Sampler
     """
@@ -47,7 +55,8 @@ class Sampler(Generic[T_co]):
 class OrderedSampler(Sampler[int]):
     """Base class of samplers whose order is a pure function of the epoch and the position.
 
-    A subclass defines `size` and `order`. Each `iter(sampler)` is the next epoch; `set_epoch` chooses it.
+    A subclass defines `size` and `order`. Each `iter(sampler)` begins the next epoch, which `set_epoch` can
+    choose.
 
     Attributes:
         num_replicas, rank: the sampler yields the positions rank, rank + num_replicas, … of the order.
@@ -66,14 +75,14 @@ class OrderedSampler(Sampler[int]):
         raise NotImplementedError
 
     def order(self, epoch: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the indices at some positions of an epoch.
+        """Return the indices of the items that are read at some positions of an epoch.
 
         Args:
             epoch: number of the epoch.
             positions: int64 array of values in [0, size).
 
         Returns:
-            int64 array of the same shape.
+            int64 array of indices, of the shape of `positions`.
         """
         raise NotImplementedError
 
@@ -91,8 +100,10 @@ class OrderedSampler(Sampler[int]):
         return self.epoch - 1
 
     def part(self, epoch: int, start: int, first: int, last: int) -> list[int]:
-        """Return the indices that this replica reads, numbers `first` to `last` (exclusive), counted from position
-        `start` of the epoch. Positions beyond the end continue at the beginning, as in torch's `DistributedSampler`.
+        """Return a part of the indices that this replica reads from position `start` of the epoch on.
+
+        If `i` is the list of all indices that the replica reads from there on, the result is `i[first:last]`. Positions
+        beyond the end of the epoch continue at its beginning, as in torch's `DistributedSampler`.
         """
         positions = start + np.arange(first, last, dtype=np.int64) * self.num_replicas + self.rank
         found: list[int] = self.order(epoch, positions % self.size).tolist()
@@ -132,13 +143,13 @@ class SequentialSampler(OrderedSampler):
 
 
 class RandomSampler(OrderedSampler):
-    """Yields indices in random order, in another order each epoch.
+    """Yields indices in random order, with a different order in each epoch.
 
     Args:
         data_source: the dataset, or any object with a length N.
-        replacement: if True, each index is drawn independently.
-        num_samples: number of indices per epoch; default N. If it is larger than N, and `replacement` is False, one
-            permutation follows another.
+        replacement: if True, each index is drawn independently, so an index may occur several times in an epoch.
+        num_samples: number of indices per epoch, N by default. If `num_samples` is larger than N and `replacement` is
+            False, the sampler yields several permutations in a row.
         seed: seed for the random order.
 
     Raises:
@@ -188,7 +199,7 @@ class RandomSampler(OrderedSampler):
 
 
 class SubsetRandomSampler(OrderedSampler):
-    """Yields given indices in random order, in another order each epoch.
+    """Yields given indices in random order, with a different order in each epoch.
 
     Args:
         indices: the indices.
@@ -216,18 +227,18 @@ class SubsetRandomSampler(OrderedSampler):
 
 
 class WeightedRandomSampler(OrderedSampler):
-    """Draws indices from [0, number of weights), each with a probability that is proportional to its weight.
+    """Draws indices from 0 to N - 1, each with a probability that is proportional to its weight.
 
     Args:
-        weights: (N,), the weights. They need not sum to 1.
+        weights: (N,), the weights. The weights need not sum to 1.
         num_samples: number of indices per epoch.
         replacement: if False, no index is drawn twice in an epoch.
         seed: seed of the draws. It replaces torch's `generator`.
 
     Raises:
         ValueError: if `num_samples` is not a positive integer, `replacement` is not a bool, or the weights are not a
-            one-dimensional sequence of finite numbers >= 0 with a positive sum. It is also raised if `replacement` is
-            False and fewer than `num_samples` weights are positive.
+            one-dimensional sequence of finite numbers >= 0 with a positive sum. ValueError is also raised if
+            `replacement` is False and fewer than `num_samples` weights are positive.
 
     Example:
         >>> sorted(WeightedRandomSampler([0.0, 3.0, 1.0], 2, replacement=False))
@@ -251,8 +262,8 @@ class WeightedRandomSampler(OrderedSampler):
             )
         if not (np.isfinite(self.weights).all() and (self.weights >= 0).all() and self.weights.sum() > 0):
             raise ValueError(
-                "WeightedRandomSampler: the weights are no distribution; expected finite numbers >= 0 with a positive "
-                f"sum, got {_shortened(self.weights)}."
+                "WeightedRandomSampler: the weights are not a distribution; expected finite numbers >= 0 with a "
+                f"positive sum, got {_shortened(self.weights)}."
             )
         positive = int((self.weights > 0).sum())
         if not replacement and num_samples > positive:
@@ -306,7 +317,7 @@ class BatchSampler(Sampler[list[int]]):
         self.sampler, self.batch_size, self.drop_last = sampler, int(batch_size), drop_last
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the next epoch of the sampler, if it has epochs."""
+        """Choose the epoch of the next iteration over the sampler, if the sampler has a method `set_epoch`."""
         if hasattr(self.sampler, "set_epoch"):
             self.sampler.set_epoch(epoch)
 

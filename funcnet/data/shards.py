@@ -24,7 +24,7 @@ from funcnet.data.worker import get_worker_info
 __all__ = ["ShardDataset"]
 
 READ = 1 << 20  # bytes per read from a .npy file
-MAPPED = 1 << 23  # bytes of an .arrow file that are read before it is mapped again
+MAPPED = 1 << 23  # bytes of an .arrow file that are read before the file is mapped again
 Reader = Callable[[str], Iterable[Any]]
 
 
@@ -32,27 +32,28 @@ class ShardDataset(ResumableDataset):
     """An iterable dataset of the rows of many files, which together may be larger than memory.
 
     Each epoch reads the shards in an order that depends only on (seed, epoch), and the rows of a shard from first to
-    last. Position k of that order belongs to rank `k % num_replicas`, and inside the rank, to one of the workers in
-    turn. Add a `ShuffleBuffer` to shuffle rows:
+    last. The process with rank `k % num_replicas` reads the shard at position k of that order. The workers of a process
+    read its shards in turn. To shuffle rows, add a `ShuffleBuffer`:
     `DataLoader(ShuffleBuffer(ShardDataset(paths), 10_000), batch_size=64)`.
 
-    The suffix of a file decides how it is read and what an item is:
+    The suffix of a file determines how the file is read and what an item is:
 
     - `.npy`: a row of the array.
     - `.arrow` from `write_columns`: a dict {name of a column: the value in this row}.
     - `.parquet`: a dict {name of a column: value}, with NumPy scalars, arrays (from lists) or other objects.
     - `.tfrecord`, `.tfrecord-00000-of-00010`: a dict {name of a feature: array} (see `read_examples`).
     - `.jsonl`: the JSON value of a line. Empty lines are skipped.
-    - `.txt`: a line as a string, without the end of the line.
+    - `.txt`: a line as a string, without the line ending.
 
-    Memory does not grow with the size of the shards: files are read in small parts, and items are copies, so they do
-    not keep the part alive from which they came.
+    Memory use does not grow with the size of the shards, because files are read in small parts. Items are copies of the
+    data, so an item does not keep a part of a file in memory.
 
     Args:
-        paths: files. They are sorted, so the order in which a directory lists them does not matter.
-        read: function that returns the items of a file as an iterable, for other formats. When a shard is resumed, its
-            first items are read and dropped.
-        shuffle: whether the order of the shards is random. Otherwise they are read in sorted order.
+        paths: paths of the shards. The paths are sorted, so the order in which a directory lists them does not matter.
+        read: function that returns the items of a file as an iterable, for other formats. If a run is resumed within
+            such a file, the items before the saved position are read and dropped.
+        shuffle: whether the order of the shards is random. If False, the shards are read in the order of their sorted
+            paths.
         seed: seed for the random order.
         num_replicas: number of processes that share the shards.
         rank: number of this process.
@@ -60,7 +61,8 @@ class ShardDataset(ResumableDataset):
     Raises:
         TypeError: if `paths` is a single path.
         ValueError: if there are fewer shards than replicas, paths are repeated, a suffix is unknown, or the rank is not
-            below `num_replicas`. While iterating: if a shard is damaged; the message names the file.
+            in [0, num_replicas). ValueError is also raised while iterating if a shard is damaged. The message names the
+            damaged file.
         FileNotFoundError: while iterating, if a shard does not exist.
 
     Example:
@@ -112,20 +114,20 @@ class ShardDataset(ResumableDataset):
         return permute(places, len(places), seed=self.seed, epoch=epoch) if self.shuffle else places
 
     def first_state(self, epoch: int) -> dict[str, Any]:
-        """Return the state at the start of an epoch."""
+        """Return the state of the dataset at the start of an epoch."""
         shards = {"number": len(self.paths), "digest": self._digest, "shuffle": self.shuffle, "seed": self.seed}
         return {"epoch": epoch, "shard": 0, "row": 0, "reader": None, "shards": shards}
 
     def items_from(self, state: dict[str, Any]) -> Iterator[Any]:
-        """Yield the items that follow a state, and update the state."""
+        """Yield the items after the position `state`, and update `state` to the position after each item."""
         info = get_worker_info()
         worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
         reader = [self.rank + worker * self.num_replicas, self.num_replicas * workers]
         if state["reader"] not in (None, reader):
             raise ValueError(
-                f"ShardDataset: the state is of another reader; expected reader {reader[0]} of {reader[1]} (replicas "
-                f"times workers), got {state['reader'][0]} of {state['reader'][1]}. Resume with the same numbers of "
-                "replicas and workers."
+                f"ShardDataset: the state is from a different reader; expected reader {reader[0]} of {reader[1]} "
+                f"(replicas times workers), got {state['reader'][0]} of {state['reader'][1]}. Resume with "
+                "the same numbers of replicas and workers."
             )
         state["reader"] = reader
         own = self.order(state["epoch"])[reader[0] :: reader[1]].tolist()
@@ -136,21 +138,21 @@ class ShardDataset(ResumableDataset):
             state["shard"], state["row"] = state["shard"] + 1, 0
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue in the next `iter` where `state_dict` was called.
+        """Make the next `iter(dataset)` continue at the position that `state_dict` returned as `state`.
 
         Raises:
-            ValueError: if the state is of other shards, or of another seed.
+            ValueError: if the state was saved with different shards or a different seed.
         """
         expected, got = self.first_state(0)["shards"], state.get("shards")
         if expected != got:
             raise ValueError(
-                f"ShardDataset.load_state_dict: the state is of other shards; expected {expected}, got {got}. The "
-                "digest is of the names of the files."
+                f"ShardDataset.load_state_dict: the state is from different shards; expected {expected}, got {got}. "
+                "The digest is computed from the names of the files."
             )
         super().load_state_dict(state)
 
     def _rows(self, path: str, start: int) -> Iterator[Any]:
-        """Yield the items of a shard from a row. An error of a damaged file becomes a ValueError with its name."""
+        """Yield the items of a shard from row `start` on. If the shard is damaged, raise a ValueError that names it."""
         if self.read is not None:
             try:
                 yield from itertools.islice(self.read(path), start, None)
@@ -167,7 +169,7 @@ class ShardDataset(ResumableDataset):
 
 
 def _digest(paths: Sequence[str]) -> str:
-    """Return a digest of the paths relative to their common folder, so that the folder may move."""
+    """Return a digest of the paths relative to their common folder, which does not change if the folder is moved."""
     folder = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
     names = [Path(os.path.relpath(os.path.abspath(path), folder)).as_posix() for path in paths]
     return hashlib.sha256(json.dumps(names).encode()).hexdigest()[:16]
@@ -189,14 +191,14 @@ def _reader_of(path: str) -> Callable[[str, int], Iterator[Any]]:
     suffix = ".tfrecord" if suffix.startswith(".tfrecord-") else suffix
     if suffix not in readers:
         raise ValueError(
-            f"ShardDataset: {path} has an unknown suffix; expected {', '.join(readers)}, got {suffix!r}. Give a "
+            f"ShardDataset: {path} has an unknown suffix; expected {', '.join(readers)}, got {suffix!r}. Pass a "
             "function as `read`."
         )
     return readers[suffix]
 
 
 def _npy(path: str, start: int) -> Iterator[Any]:
-    """Yield the rows of an array. Reading into one buffer is faster than a memory map, whose pages must be mapped."""
+    """Yield the rows of a `.npy` file. The rows are read into one buffer, which is faster than a memory map."""
     array = _load(path)  # checks the header and the length of the file
     if not isinstance(array, np.memmap) or array.ndim < 1 or not array.flags.c_contiguous:
         raise ValueError("no array, or an array without dimensions or in Fortran order")
@@ -217,7 +219,7 @@ def _npy(path: str, start: int) -> Iterator[Any]:
 
 
 def _load(path: str) -> Any:
-    """Return `np.load(path, mmap_mode="r")`, also while other threads load.
+    """Return `np.load(path, mmap_mode="r")`, safely even if other threads load at the same time.
 
     NumPy parses the header with `ast`. In CPython 3.11, this rarely raises a SystemError ("AST constructor recursion
     depth mismatch"), if garbage collection lets another thread parse in the meantime. A second attempt succeeds.
@@ -231,7 +233,7 @@ def _load(path: str) -> Any:
 
 
 def _arrow(path: str, start: int) -> Iterator[dict[str, Any]]:
-    """Yield copies of the rows of columns. The columns are mapped again every MAPPED bytes."""
+    """Yield copies of the rows of a file that `write_columns` wrote. The file is mapped again every MAPPED bytes."""
     columns, _ = read_columns(path)
     size = len(next(iter(columns.values()), ()))
     row_bytes = sum(column[:1].nbytes for column in columns.values())

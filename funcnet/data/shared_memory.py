@@ -1,8 +1,9 @@
 """Shared memory without a name, through which worker processes hand over batches.
 
-A worker writes the arrays of a batch into a slot and sends the slot's number. The receiver makes arrays that lie in the
-slot. When the last of them is garbage-collected, the slot is free again. Reusing slots matters: the operating system
-takes longer to provide new pages than to copy a batch. No name exists that could be left behind after a kill.
+A slot is a piece of shared memory. A worker writes the arrays of a batch into a slot and sends the slot's number. The
+receiver makes arrays that use the memory of the slot. When the last of these arrays is garbage-collected, the slot is
+free again. Slots are reused, because providing new pages takes the operating system longer than copying a batch. The
+memory has no name, so nothing is left behind if a process is killed.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ import numpy as np
 __all__ = ["Receiver", "Sender"]
 
 ALIGNMENT = 64  # bytes
-SMALLEST = 16_384  # bytes; smaller batches are sent through the pipe
-KEPT = 8  # slots of a worker that the receiver's arrays may occupy; further batches are copied
+SMALLEST = 16_384  # bytes. Smaller batches are sent through the pipe.
+KEPT = 8  # slots of a worker that the receiver's arrays may occupy. Further batches are copied.
 
 
 class _Header(NamedTuple):
-    """Precedes a message.
+    """The header of a message, which tells the receiver where the buffers of the message are.
 
     Attributes:
-        slot: number of the slot, or None if the buffers follow through the pipe.
-        capacity: size of the slot in bytes if it is new, otherwise 0. The descriptor of a new slot follows the header.
+        slot: number of the slot that contains the buffers, or None if the buffers follow through the pipe.
+        capacity: size of the slot in bytes if it is new, otherwise 0. The file descriptor of a new slot follows the
+            header.
         dropped: numbers of slots that the worker no longer uses.
         sizes: sizes of the buffers in bytes.
     """
@@ -44,7 +46,8 @@ class _Header(NamedTuple):
 
 
 class Sender:
-    """The end of a worker: sends objects through a pipe, and their arrays through shared memory.
+    """The worker's end of a connection to the parent. A `Sender` sends objects through a pipe, and their arrays through
+    shared memory.
 
     Args:
         pipe: connection to the receiver.
@@ -55,17 +58,17 @@ class Sender:
         self._pipe, self._peer = pipe, peer
         self._slots: dict[int, mmap.mmap] = {}
         self._free: set[int] = set()
-        self._lock = threading.Lock()  # for `_free`: another thread receives the numbers of free slots
+        self._lock = threading.Lock()  # protects `_free`, to which another thread adds slots
         self._made = 0
 
     def release(self, slot: int) -> None:
-        """Note that a slot is free."""
+        """Record that a slot is free."""
         with self._lock:
             if slot in self._slots:
                 self._free.add(slot)
 
     def send(self, value: Any) -> None:
-        """Send an object. Exceptions are those of pickle and of the pipe."""
+        """Send an object. Exceptions of pickle and of the pipe are not caught."""
         buffers: list[pickle.PickleBuffer] = []
         content = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
         views = [buffer.raw() for buffer in buffers]
@@ -90,7 +93,9 @@ class Sender:
         self._pipe.send_bytes(content)
 
     def _slot(self, needed: int) -> tuple[int, int, tuple[int, ...], int | None]:
-        """Return (slot, capacity if it is new, dropped slots, descriptor if it is new)."""
+        """Return a slot for `needed` bytes: (number, capacity if new or else 0, dropped slots, descriptor if new or
+        else None).
+        """
         with self._lock:
             fitting = [slot for slot in self._free if len(self._slots[slot]) >= needed]
             if fitting:
@@ -110,13 +115,13 @@ class Sender:
 
 
 class Receiver:
-    """The end of the process that reads batches.
+    """The parent's end of a connection to a worker. A `Receiver` receives the objects that a `Sender` sends.
 
     Args:
         pipe: connection to the sender.
-        release: function of the number of a slot that returns the callback which tells the sender that the slot is
-            free. The callback must not be written in Python: it runs when an array is garbage-collected, and Python
-            discards an exception that is raised there, such as a KeyboardInterrupt.
+        release: function that takes the number of a slot and returns a callback. The callback tells the sender that the
+            slot is free. The callback runs while an array is garbage-collected, and must not be written in Python.
+            Python would discard an exception that is raised inside the callback, such as a KeyboardInterrupt.
     """
 
     def __init__(self, pipe: Connection, release: Callable[[int], Callable[[Any], Any]]):
@@ -128,7 +133,7 @@ class Receiver:
         """Receive an object. Its arrays are writable.
 
         Raises:
-            EOFError, OSError: if the sender has ended.
+            EOFError, OSError: if the process of the sender has ended.
         """
         header = _Header(*pickle.loads(self._pipe.recv_bytes()))
         for slot in header.dropped:
@@ -149,7 +154,7 @@ class Receiver:
         return pickle.loads(content, buffers=self._buffers(header))
 
     def _buffers(self, header: _Header) -> list[Any]:
-        """Return the buffers in a slot, or copies if the receiver's arrays already occupy many slots."""
+        """Return views of the buffers in a slot, or copies if arrays of earlier messages still occupy `KEPT` slots."""
         assert header.slot is not None
         whole = np.frombuffer(self._slots[header.slot], np.uint8)
         views, start = [], 0
@@ -170,7 +175,7 @@ def _aligned(size: int) -> int:
 
 
 def _anonymous_file() -> int:
-    """Return the descriptor of a file in memory (where the system has none, on disk) that has no name."""
+    """Return the descriptor of a file without a name, in memory if the system supports this, otherwise on disk."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("funcnet-data")
     with tempfile.TemporaryFile() as file:

@@ -17,16 +17,18 @@ __all__ = ["ShuffleBuffer"]
 class ShuffleBuffer(ResumableDataset):
     """An iterable dataset that shuffles another one in blocks of `buffer_size` consecutive items.
 
-    The order inside a block depends only on (seed, epoch, number of the block). While a block is emitted, one item of
-    the next block is read for each item, so the buffer always has about `buffer_size` items, and there is no pause
-    between blocks. The first item comes when the first block is full.
+    The order inside a block depends only on (seed, epoch, number of the block). For each item that is emitted, one item
+    of the next block is read, so the buffer always has about `buffer_size` items, and there is no pause between blocks.
+    The first item comes when the first block is full.
 
-    The state consists of the state of the source at the start of the block and the number of items emitted since. After
-    `load_state_dict`, the block is read again, and the remaining items are exactly those that would have followed.
+    The state of a `ShuffleBuffer` contains the state of the source at the start of the current block, and the number of
+    items of this block that were already emitted. After `load_state_dict`, the block is read again, and the remaining
+    items are exactly those that would have followed.
 
     Args:
-        source: an iterable dataset. It should have `state_dict` and `load_state_dict`; without them, resuming reads
-            and drops the items before the block. If it has `set_epoch`, it is called at the start of each epoch.
+        source: an iterable dataset. The dataset should have `state_dict` and `load_state_dict`. Without these methods,
+            a resumed run reads and drops the items before the current block. If the dataset has `set_epoch`, this
+            method is called at the start of each epoch.
         buffer_size: number of items per block.
         seed: seed for the random order.
 
@@ -61,11 +63,11 @@ class ShuffleBuffer(ResumableDataset):
         return new
 
     def first_state(self, epoch: int) -> dict[str, Any]:
-        """Return the state at the start of an epoch."""
+        """Return the state of the dataset at the start of an epoch."""
         return {"epoch": epoch, "block": 0, "emitted": 0, "source": None}
 
     def items_from(self, state: dict[str, Any]) -> Iterator[Any]:
-        """Yield the items that follow a state, and update the state."""
+        """Yield the items after the position `state`, and update `state` to the position after each item."""
         cursor = Cursor(self.source)
         cursor.begin(state["epoch"], state["source"])
         if state["source"] is None:

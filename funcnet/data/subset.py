@@ -18,7 +18,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Subset(Dataset[T_co]):
-    """Some items of a map-style dataset.
+    """A dataset that contains selected items of another map-style dataset.
 
     Args:
         dataset: the dataset.
@@ -43,11 +43,11 @@ class Subset(Dataset[T_co]):
         return self.dataset[self.indices[index]]
 
     def __getitems__(self, indices: list[int]) -> Any:
-        """Return the items, or the complete batch if the dataset returns complete batches."""
+        """Return a list of the items at `indices`, or a complete batch if the dataset returns complete batches."""
         return read(self.dataset, [int(self.indices[index]) for index in indices])
 
     def at_epoch(self, epoch: int) -> Subset[T_co]:
-        """Return the dataset of one epoch."""
+        """Return the subset from which the items of epoch number `epoch` are read."""
         return Subset(at_epoch(self.dataset, epoch), self.indices)
 
 
@@ -56,15 +56,18 @@ def random_split(dataset: Any, lengths: Sequence[float], *, seed: int = 0) -> li
 
     Args:
         dataset: a map-style dataset with a length N.
-        lengths: the number of items in each part; or the fraction of each part, where the fractions sum to 1. The items
-            that remain after rounding down go to the first parts, one to each.
+        lengths: the number of items in each part, or the fraction of the items in each part. Fractions must sum to 1.
+            The number of items for a fraction is rounded down, and the first parts get one of the remaining items each.
         seed: seed for the random order. It replaces torch's `generator`.
 
     Returns:
         A list of `Subset`s.
 
     Raises:
-        ValueError: if the lengths do not sum to N, or a fraction is not from 0 to 1.
+        ValueError: if the lengths do not sum to N, or a fraction is not between 0 and 1.
+
+    Warns:
+        UserWarning: if a part that is given as a fraction is empty.
 
     Example:
         >>> [len(part) for part in random_split(range(10), [0.5, 0.3, 0.2])]

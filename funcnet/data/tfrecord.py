@@ -2,7 +2,7 @@
 
 A record consists of a length (8 bytes), a checksum of the length, a message, and a checksum of the message. The message
 is in protobuf format: `Example { Features { map<string, Feature> } }`. A Feature is a list of int64 numbers, floats or
-byte strings. This module ignores lists of byte strings.
+byte strings. The functions of tfrecord.py ignore lists of byte strings.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from funcnet.files import replacing
 __all__ = ["read_examples", "write_examples"]
 
 FLOATS, INTEGERS = 2, 3  # fields of a Feature
-VARINT, LENGTH_DELIMITED, FIXED = 0, 2, {1: 8, 5: 4}  # protobuf's wire types; FIXED: wire type -> number of bytes
-LONGEST = 1 << 31  # bytes; a record with a greater length is damaged
+VARINT, LENGTH_DELIMITED, FIXED = 0, 2, {1: 8, 5: 4}  # protobuf's wire types. FIXED maps to bytes.
+LONGEST = 1 << 31  # bytes. A record with a greater length is damaged.
 
 
 def write_examples(path: str | Path, rows: Iterable[Mapping[str, NDArray[Any]]]) -> int:
@@ -61,6 +61,8 @@ def write_examples(path: str | Path, rows: Iterable[Mapping[str, NDArray[Any]]])
 
 def read_examples(path: str | Path) -> Iterator[dict[str, NDArray[Any]]]:
     """Yield the examples of a TFRecord file in order, as dicts of int64 and float32 arrays.
+
+    `write_examples` has an example.
 
     Raises:
         FileNotFoundError: if the file does not exist.
@@ -135,7 +137,9 @@ def _field(number: int, data: bytes) -> bytes:
 
 
 def _varints(values: NDArray[Any]) -> bytes:
-    """Encode integers as varints: seven bits per byte, lowest bits first. The top bit is set if more bytes follow."""
+    """Encode integers as varints: seven bits per byte, lowest bits first. The top bit of a byte is set if more bytes of
+    the same integer follow.
+    """
     values = values.astype(np.uint64)
     most = max(1, -(-int(values.max()).bit_length() // 7)) if values.size else 1
     groups = values[:, None] >> (np.arange(most, dtype=np.uint64) * np.uint64(7))  # (N, most)
@@ -159,13 +163,13 @@ def _features(data: bytes) -> dict[str, NDArray[Any]]:
 
 
 def _list(data: bytes, kind: int) -> NDArray[Any]:
-    """Decode a list of numbers, in the packed format or in the older format with one field per number."""
+    """Decode a protobuf list of numbers, in the packed format or in the older format with one field per number."""
     packed = b"".join(part for _, part in _fields(data))
     return np.frombuffer(packed, "<f4").astype(np.float32) if kind == FLOATS else _from_varints(packed)
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield (field number, bytes) for every field of a message. The bytes of a numeric field are in encoded form."""
+    """Yield (field number, bytes) for every field of a protobuf message. A number is yielded as its encoded bytes."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)

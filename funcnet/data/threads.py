@@ -20,12 +20,12 @@ PATIENCE = 1.0  # seconds to wait for the threads to end
 class ThreadWorkers:
     """Threads that make batches. They implement `Workers`.
 
-    Each thread has a shallow copy of the dataset, so that `worker_init_fn` can set attributes of it.
+    Each thread has a shallow copy of the dataset, so that `worker_init_fn` can set attributes of the copy.
 
     Args:
-        fetcher: makes the batches. Each thread has a copy.
+        fetcher: object that makes the batches. Each thread has a copy of this object.
         count: number of threads.
-        init_fn: function of the number of the thread, which the thread calls first.
+        init_fn: function that each thread calls first, with its number.
         where: name of the caller, for messages.
     """
 
@@ -42,13 +42,13 @@ class ThreadWorkers:
             )
             for number, tasks in enumerate(self._tasks)
         ]
-        # The threads refer to the queues and not to this object, so an unused one can be garbage-collected.
+        # The threads refer to the queues and not to this object, so an unused object can be garbage-collected.
         self._finalizer = weakref.finalize(self, _stop, self._tasks)
         for thread in self._threads:
             thread.start()
 
     def begin(self, epoch: int, seed: int, states: Sequence[Any]) -> None:
-        """Begin a pass in every thread, and drop all outcomes of the pass before."""
+        """Begin a pass over the data in every thread, and drop all results of the previous pass."""
         self._pass += 1
         for number, (tasks, state) in enumerate(zip(self._tasks, states, strict=True)):
             _drain(tasks)
@@ -59,7 +59,7 @@ class ThreadWorkers:
         self._tasks[worker].put(("task", self._pass, (number, task)))
 
     def get(self, timeout: float | None) -> TaskResult:
-        """Wait for the next outcome of any thread. See `Workers` for the errors."""
+        """Wait until any thread has finished a task, and return its result. `Workers.get` lists the errors."""
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             left = None if end is None else max(0.0, end - time.monotonic())
@@ -71,7 +71,7 @@ class ThreadWorkers:
                 return outcome
 
     def close(self) -> None:
-        """Tell the threads to end. A thread that is reading an item ends after it."""
+        """Tell the threads to end. A thread that is running a task ends after this task."""
         self._finalizer()
         patience = time.monotonic() + PATIENCE
         for thread in self._threads:
@@ -79,7 +79,9 @@ class ThreadWorkers:
 
 
 def _own(fetcher: Fetcher, init_fn: InitFn | None) -> tuple[Fetcher, InitFn | None]:
-    """Return copies for one thread. A method of the dataset as `init_fn` becomes a method of the copy."""
+    """Return the fetcher and `init_fn` for one thread. The fetcher and, if possible, its dataset are copied. If
+    `init_fn` is a method of the dataset, the method is bound to the copied dataset.
+    """
     own = copy.copy(fetcher)
     try:
         own.dataset = copy.copy(fetcher.dataset)
@@ -112,7 +114,9 @@ def _run(
     tasks: queue.SimpleQueue[Any],
     outcomes: queue.SimpleQueue[tuple[int, TaskResult]],
 ) -> None:
-    """Do the tasks of a thread. If the start or the beginning of a pass fails, each task has that error."""
+    """Run the tasks of a worker thread. If the thread or a pass over the data cannot start, each task returns the
+    error.
+    """
     thread = WorkerThread.current()
     started = False
     problem: BaseException | None = None

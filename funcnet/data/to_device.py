@@ -1,4 +1,4 @@
-"""Batches on the devices, one step ahead of the program that uses them."""
+"""Put batches on the devices before the step that uses them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["pad_batch", "prefetch_to_device"]
 
 
 class BatchLayout(Protocol):
-    """What `prefetch_to_device` needs of a `funcnet.parallel.Layout`."""
+    """The attributes and methods of `funcnet.parallel.Layout` that `prefetch_to_device` uses."""
 
     @property
     def batch_parts(self) -> int:
@@ -26,28 +26,32 @@ class BatchLayout(Protocol):
 def prefetch_to_device(
     loader: Iterable[Any], layout: BatchLayout | None = None, *, depth: int = 2, batch_size: int | None = None
 ) -> Prefetcher[Any]:
-    """Return an iterator over (batch, mask), with both on the devices. A thread copies the next batches during a step.
+    """Return an iterator over (batch, mask), both on the devices. While a training step runs, a thread copies later
+    batches to the devices.
 
     All batches have the same number of rows. A smaller batch, usually the last one of an epoch, is filled with copies
-    of its first row. The mask is False for these copies. A jitted function is therefore compiled once, and no row is
-    lost.
+    of its first row. The mask is True for the rows of the loader and False for the copies. A jitted function is
+    therefore compiled once, and no row is lost.
 
     Args:
         loader: a `DataLoader`, or any iterable of batches of arrays (B, …).
-        layout: layout of `funcnet.parallel`, which divides each batch among the devices. None uses JAX's default
-        device. depth: number of batches on the devices in advance. batch_size: number of rows, B. Default: the batch
-        size of the loader. It is rounded up to a multiple of the number
-            of parts that `layout` divides a batch into.
+        layout: layout of `funcnet.parallel`, which divides each batch among the devices. If None, each batch is copied
+            to JAX's default device.
+        depth: number of batches to put on the devices in advance.
+        batch_size: number of rows, B. The default is the batch size of the loader. B is rounded up to a multiple of the
+            number of parts that `layout` divides a batch into.
 
     Returns:
-        A `Prefetcher`, which yields (batch, mask): the batch, and a (B,) bool array that is True for rows of the
-        loader. Its `state_dict()` is the position after the batch that was yielded last, for
-        `DataLoader.load_state_dict`. Use it in a `with` statement, or call `close`, to end the thread.
+        A `Prefetcher` of (batch, mask). The mask is a (B,) bool array that is True for rows from the loader and False
+        for the copies. `state_dict()` of the prefetcher returns the position after the batch that was yielded last, in
+        the form that `DataLoader.load_state_dict` accepts. To end the thread, use the prefetcher in a `with` statement,
+        or call `close`.
 
     Raises:
-        ValueError: if a batch has more than `batch_size` rows, or its arrays differ in their first dimension.
+        ValueError: if neither `batch_size` nor the loader gives the number of rows. ValueError is also raised while
+            iterating if a batch has more than B rows, or its arrays differ in their first dimension.
 
-    Differs from torch: this replaces `pin_memory` and `tensor.to(device, non_blocking=True)`.
+    Differs from torch: this function replaces `pin_memory` and `tensor.to(device, non_blocking=True)`.
 
     Example:
         >>> from funcnet.data import DataLoader
@@ -60,8 +64,8 @@ def prefetch_to_device(
     size = batch_size or getattr(loader, "batch_size", None) or _size_of(getattr(loader, "batch_sampler", None))
     if size is None:
         raise ValueError(
-            "prefetch_to_device: the number of rows is unknown; expected batch_size, got a "
-            f"{type(loader).__name__} without one."
+            "prefetch_to_device: the number of rows is unknown; expected batch_size, or a loader that "
+            f"has one, got {type(loader).__name__}."
         )
     parts = 1 if layout is None else layout.batch_parts
     rows = -(-size // parts) * parts
@@ -87,7 +91,7 @@ def pad_batch(batch: Any, rows: int) -> tuple[Any, Any]:
         The filled batch, and a (rows,) bool array that is True for the first n rows.
 
     Raises:
-        ValueError: if n is 0 or larger than `rows`, or the arrays differ in n.
+        ValueError: if n is 0 or larger than `rows`, the arrays differ in n, or there is no array.
 
     Example:
         >>> pad_batch({"x": np.array([7, 8])}, 3)

@@ -1,4 +1,4 @@
-"""What all workers of a `DataLoader` share, whether they are threads or processes."""
+"""Classes and functions for the workers of a `DataLoader`, which are either threads or processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ InitFn = Callable[[int], Any]
 
 @dataclass(init=False)
 class WorkerInfo:
-    """Information about the current worker; see `get_worker_info`. Its attributes cannot be changed.
+    """Information about the current worker. See `get_worker_info`. The attributes cannot be changed.
 
     Attributes:
         id: number of the worker, 0 to num_workers - 1.
@@ -43,7 +43,7 @@ class WorkerThread(threading.Thread):
 
     @staticmethod
     def current() -> WorkerThread:
-        """Return the current thread, which is a worker."""
+        """Return the current thread, which must be a `WorkerThread`."""
         thread = threading.current_thread()
         assert isinstance(thread, WorkerThread)
         return thread
@@ -52,7 +52,8 @@ class WorkerThread(threading.Thread):
 def get_worker_info() -> WorkerInfo | None:
     """Return information about the worker that calls this function, or None outside a worker.
 
-    An iterable dataset uses it to read only its share, because each worker iterates over a copy of the dataset.
+    Each worker iterates over a copy of an iterable dataset. The dataset can call this function to yield only the
+    worker's share of the items.
 
     Returns:
         A `WorkerInfo`, or None.
@@ -68,7 +69,7 @@ def get_worker_info() -> WorkerInfo | None:
 
     Reference: torch.utils.data.get_worker_info
     """
-    for here in (threading.current_thread(), multiprocessing.current_process()):  # a worker process has it too
+    for here in (threading.current_thread(), multiprocessing.current_process()):  # worker thread or process
         info = getattr(here, "worker_info", None)
         if isinstance(info, WorkerInfo):
             return info
@@ -76,23 +77,23 @@ def get_worker_info() -> WorkerInfo | None:
 
 
 class Fetcher(Protocol):
-    """Makes batches from tasks. Each worker has a copy of its own, which it gets by pickling in a process."""
+    """Makes batches from tasks. Each worker has a copy of the fetcher. Worker processes receive a pickled copy."""
 
     dataset: Any
 
     def begin(self, epoch: int, state: Any) -> None:
-        """Begin a pass over the data: at its start if `state` is None, otherwise where `state` was taken."""
+        """Begin a pass over the data: at the first item if `state` is None, otherwise at the position of `state`."""
 
     def fetch(self, task: Any) -> Any:
-        """Return the batch of a task. An iterable dataset that has ended raises a StopIteration."""
+        """Return the batch of a task. Raise a StopIteration if the iterable dataset has ended."""
 
     def state(self) -> Any:
-        """Return where an iterable dataset stands, or None."""
+        """Return the position of an iterable dataset, or None for a map-style dataset."""
 
 
 @dataclass
 class TaskResult:
-    """The result of a task.
+    """The result of a worker's task: a batch, an exception, or the end of the dataset.
 
     Attributes:
         number: number of the task.
@@ -112,20 +113,22 @@ class TaskResult:
 
 
 class Workers(Protocol):
-    """A group of workers that make batches at the same time: `ThreadWorkers`, `ProcessWorkers`."""
+    """A group of workers that make batches at the same time, such as `ThreadWorkers` and `ProcessWorkers`."""
 
     def begin(self, epoch: int, seed: int, states: Sequence[Any]) -> None:
-        """Begin a pass in every worker, each from its state, and drop all outcomes of the pass before."""
+        """Begin a pass over the data in worker i at the position `states[i]`, and drop all results of the previous
+        pass.
+        """
 
     def submit(self, worker: int, number: int, task: Any) -> None:
         """Give a task to a worker. The call returns at once."""
 
     def get(self, timeout: float | None) -> TaskResult:
-        """Wait for the next outcome of any worker.
+        """Wait until any worker has finished a task, and return its result.
 
         Raises:
-            TimeoutError: if no outcome arrived within `timeout` seconds.
-            RuntimeError: if a worker died.
+            TimeoutError: if no result arrived within `timeout` seconds.
+            RuntimeError: if a worker process has died.
         """
 
     def close(self) -> None:
@@ -133,7 +136,7 @@ class Workers(Protocol):
 
 
 def work(fetcher: Fetcher, worker: int, number: int, task: Any) -> TaskResult:
-    """Return the outcome of one task. An exception becomes part of the outcome."""
+    """Run one task and return the result. If the task raises an exception, the result contains the exception."""
     try:
         return TaskResult(number, worker, fetcher.fetch(task), fetcher.state())
     except StopIteration:

@@ -1,10 +1,11 @@
 """The functions of torch.nn.functional as pure functions of arrays, with the same names, arguments and defaults.
 
-Norms, softmax and reductions use at least float32, and results have the dtype of their input. Random functions take a
-keyword-only `rng`. Values that torch changes in place are returned instead, as in `batch_norm(...) -> (y, running_mean,
+Norms, softmax and reductions are computed in at least float32, and the result is cast to the dtype of the input.
+Functions that draw random numbers take a random key as the keyword-only argument `rng`. If the function of torch
+changes an array in place, the function here returns the new array, as in `batch_norm(...) -> (y, running_mean,
 running_var)`. If a floating-point array is required, an integer array raises a TypeError. Shapes that do not match
-raise a ValueError with the expected shapes. Each family of functions has its own file, with the same name as the file
-in torch/nn/modules.
+raise a ValueError with the expected shapes. Each family of functions, such as the convolutions, is in a separate file
+of `funcnet/functional`. If torch/nn/modules has a file for the same family, both files have the same name.
 
 Example:
     >>> import jax.numpy as jnp

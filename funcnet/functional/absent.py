@@ -1,5 +1,6 @@
-"""The names of torch.nn.functional that `funcnet.functional` lacks. For each name, a text says why it is missing and
-what to use instead. Accessing the name, as in `F.relu_`, raises an AttributeError with this text.
+"""The names of torch.nn.functional that `funcnet.functional` lacks. The dictionary `ABSENT` maps each missing name to a
+text that says why the name is missing and what to use instead. Accessing a missing name, as in `F.relu_`, raises an
+AttributeError with the text of this name.
 """
 
 import sys
@@ -53,8 +54,9 @@ ABSENT: dict[str, str] = {
 
 
 def refusal(where: str, module: str, absent: dict[str, str]) -> Callable[[str], NoReturn]:
-    """Return a module's `__getattr__`. The returned function raises AttributeError, with the text from `absent` if
-    there is a text for the name.
+    """Return a module's `__getattr__`, a function that always raises an AttributeError. If the dictionary `absent`
+    contains the requested name, the error message includes the text of this name. `where` is the short name of the
+    module in the message, such as "F".
     """
 
     def refuse(name: str) -> NoReturn:

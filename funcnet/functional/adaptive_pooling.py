@@ -1,7 +1,7 @@
 """Pooling to a given output size. Letters: `B batch, C channel, S spatial sizes, n output sizes`.
 
-Bin i of n runs from `floor(i · S / n)` to `ceil((i + 1) · S / n)`. Bins may overlap. Every entry is in at least one
-bin.
+Bin i of n runs from `floor(i · S / n)` to `ceil((i + 1) · S / n)`. Bins may overlap. Every entry of the input is in at
+least one bin.
 """
 
 import math
@@ -37,7 +37,8 @@ def adaptive_avg_pool1d(input: jax.Array, output_size: Sizes) -> jax.Array:
         An array of shape (B, C, S') or (C, S'). The sums are computed in at least float32.
 
     Raises:
-        ValueError: if the input has the wrong rank, or `output_size` has the wrong length or is negative.
+        ValueError: if the input has the wrong rank, a dimension other than the batch is empty, or `output_size` has the
+            wrong length or is negative.
         TypeError: if the input is not floating-point, or a size is not an integer.
 
     Example:
@@ -79,7 +80,8 @@ def adaptive_avg_pool3d(input: jax.Array, output_size: Sizes) -> jax.Array:
 
 
 def adaptive_max_pool1d(input: jax.Array, output_size: Sizes, return_indices: bool = False) -> Any:
-    """Return the maxima of n = `output_size` bins. Bin i runs from `floor(i · S / n)` to `ceil((i + 1) · S / n)`.
+    """Return the maximum of each of n = `output_size` bins. Bin i runs from `floor(i · S / n)` to `ceil((i + 1) · S /
+    n)`.
 
     Args:
         input: floating-point array of shape (B, C, S) or (C, S).
@@ -92,7 +94,8 @@ def adaptive_max_pool1d(input: jax.Array, output_size: Sizes, return_indices: bo
         NaN counts as larger than any number.
 
     Raises:
-        ValueError: if the input has the wrong rank, or `output_size` has the wrong length or is negative.
+        ValueError: if the input has the wrong rank, a dimension other than the batch is empty, or `output_size` has the
+            wrong length or is negative.
         TypeError: if the input is not floating-point, or a size is not an integer.
 
     Differs from torch: indices are int32 unless x64 is enabled.
@@ -141,7 +144,7 @@ def _adaptive_avg_pool(where: str, ndim: int, input: jax.Array, output_size: Siz
     x = input.astype(checks.wide_dtype(input))
     whole = tuple(axis for axis, n in enumerate(wanted, -ndim) if n == 1)
     counts: Any = math.prod(x.shape[axis] for axis in whole)
-    if whole:  # all at once, which takes a third of the time of one after the other on CPU
+    if whole:  # summed at once; on CPU, one dimension after the other takes three times as long
         x = x.sum(whole, keepdims=True)
     for axis, n in enumerate(wanted, -ndim):
         size = x.shape[axis]
@@ -156,7 +159,7 @@ def _adaptive_avg_pool(where: str, ndim: int, input: jax.Array, output_size: Siz
             x = jnp.concatenate(sums or [lax.slice_in_dim(x, 0, 0, axis=axis)], axis)
             lengths = jnp.asarray([end - start for start, end in bins], x.dtype)
             counts = counts * lengths.reshape(-1, *(1,) * (-axis - 1))
-    return (x / counts).astype(input.dtype)  # divide at the end, as in pooling.py
+    return (x / counts).astype(input.dtype)  # divide at the end; see `avg_pool` in pooling.py
 
 
 def _adaptive_max_pool(where: str, ndim: int, input: jax.Array, output_size: Sizes, return_indices: bool) -> Any:
@@ -180,7 +183,7 @@ def _windows(size: int, n: int) -> windows.Windows | windows.Bins:
 
 
 def _bins(size: int, n: int) -> list[tuple[int, int]]:
-    """Return the start and end of each of n bins over `size` entries."""
+    """Return the start and the end position of each of the n bins that cover a dimension of `size` entries."""
     return [(i * size // n, -(-(i + 1) * size // n)) for i in range(n)]
 
 

@@ -3,8 +3,8 @@
 Letters: `B batch, H heads, L queries, S keys, E width of a head, D = H·E width`.
 
 As in torch, True in a boolean mask means *attend* in `scaled_dot_product_attention` but *hide* in
-`multi_head_attention_forward`. Both functions add floating-point masks to the scores. Internally, a boolean mask is
-also converted to an array that is added to the scores, with -inf at the hidden positions.
+`multi_head_attention_forward`. Every attention function adds floating-point masks to the scores. Internally, a boolean
+mask is also converted to an array that is added to the scores, with -inf at the hidden positions.
 """
 
 import functools
@@ -48,26 +48,31 @@ def scaled_dot_product_attention(
 
     Args:
         query: floating-point array of shape (*, L, E).
-        key: array of shape (*, S, E) and of the query's dtype. The leading dimensions of the three arrays broadcast.
+        key: array of shape (*, S, E) and of the query's dtype. The leading dimensions of query, key and value broadcast
+            against each other.
         value: array of shape (*, S, V) and of the query's dtype.
         attn_mask: mask of at least two dimensions, whose shape broadcasts to (*, L, S). In a boolean mask, True marks
             the positions to attend to. A floating-point mask (float32 or the query's dtype) is added to the scores.
-        dropout_p: dropout probability of the attention weights. Dropout is always applied, so pass 0 outside training.
+        dropout_p: dropout probability of the attention weights. The function applies dropout in evaluation too, so pass
+            0 outside training.
         is_causal: if True, query i attends only to keys 0 to i.
         scale: factor that multiplies the scores; None means `1 / √E`.
         enable_gqa: if True, `key` (*, H', S, E) and `value` (*, H', S, V) may have fewer heads than the query. Each
             head of `key` and `value` is then used for several consecutive heads of the query.
         rng: random key for the dropout; required if 0 < dropout_p < 1. In a module's forward, pass
             `rng=self.make_rng()`, in evaluation too.
-        segment_ids: integers (B, L), or a pair of (B, L) and (B, S), where B is the first of the leading dimensions. A
-            query attends only to keys with its own number, as the sequences of a packed row require.
-        axis_name: mesh axis along which the sequence is split, inside `jax.shard_map`. Each device has its L queries
-            and S keys, in order, and `attn_mask` is either (*, L, all keys), or (*, 1, S) for this device's keys. The
-            same `rng` on all devices gives the dropout of one device.
+        segment_ids: integer array (B, L), or a pair of arrays (B, L) and (B, S), where B is the first of the leading
+            dimensions. Segment ids of shape (L,) or (S,) apply to every example of the batch. A query attends only to
+            keys with the same segment id. Segment ids separate the sequences that are packed into one row.
+        axis_name: name of the mesh axis over which the sequence is split, for calls inside `jax.shard_map`. Device i
+            holds the i-th part, which has L queries and S keys. A mask has the shape (*, L, number of keys on all
+            devices), or (*, 1, S) for the keys of this device. If all devices pass the same `rng`, the dropout mask is
+            the same as if one device had the entire sequence.
         context_parallel: with `axis_name`, "ring" sends keys and values from device to device, and "gather" gathers all
             of them on every device.
-        block_size: number of queries and keys whose scores are computed at a time. The memory then grows with L + S
-            instead of L · S, and the backward pass computes the scores again. None means all of this device's.
+        block_size: number of queries and of keys in a block. With a block size, the scores are computed one block at a
+            time, and again in the backward pass. The required memory then grows with L + S instead of L · S. None means
+            that all scores on this device are computed at once.
 
     Returns:
         An array of shape (*, L, V) in the query's dtype. The scores and weights are computed in at least float32. If
@@ -75,12 +80,14 @@ def scaled_dot_product_attention(
 
     Raises:
         ValueError: if the shapes do not match, a mask is given together with `is_causal`, `dropout_p` is outside
-            [0, 1], `rng` is missing, or `axis_name` is not an axis.
+            [0, 1], `rng` is missing, `axis_name` is not the name of a bound axis, or `context_parallel` or `block_size`
+            is invalid.
         TypeError: if the inputs are not floating-point, their dtypes differ, or the dtype of the mask is not bool,
             float32 or the query's dtype.
 
-    Differs from torch: a mask together with `is_causal` is always an error, whereas torch on CPU accepts it for some
-        shapes; NaN scores give NaN results. With `axis_name` or `block_size`, only reverse-mode differentiation works.
+    Differs from torch: a mask together with `is_causal` is always an error, whereas torch on CPU accepts this
+        combination for some shapes. A query with a NaN score has a NaN result. With `axis_name` or `block_size`, only
+        reverse-mode differentiation works.
 
     Example:
         >>> query, key, value = jnp.ones((1, 2)), jnp.ones((3, 2)), jnp.arange(6.0).reshape(3, 2)
@@ -108,23 +115,18 @@ def scaled_dot_product_attention(
             f"{jnp.shape(attn_mask)}. Include the causal mask in attn_mask, or leave attn_mask out."
         )
     segments, how = segments_of(where, segment_ids, query, key), How(axis_name, context_parallel, block_size)
-    if 0 < dropout_p < 1:
+    how.check(where)
+    if 0 < checks.probability(where, "dropout_p", dropout_p) < 1:
         checks.key(where, rng)
+    hidden = None if attn_mask is None else _hidden(where, jnp.asarray(attn_mask), query)
     if axis_name is not None or block_size is not None:
-        hidden = None if attn_mask is None else jnp.asarray(attn_mask)
-        hidden = hidden if hidden is None or hidden.dtype != bool else ~hidden
         scale = query.shape[-1] ** -0.5 if scale is None else scale
-        dropped = Drop(checks.probability(where, "dropout_p", dropout_p), rng)
-        return attend_in_parts(where, query, key, value, hidden, segments, how, scale, is_causal, dropped)
+        return attend_in_parts(where, query, key, value, hidden, segments, how, scale, is_causal, Drop(dropout_p, rng))
     bias = None
     if is_causal:
         bias = _minus_infinity(~jnp.tril(jnp.ones(shape[-2:], bool)), query.dtype)
-    elif attn_mask is not None:
-        attn_mask = jnp.asarray(attn_mask)
-        hidden = ~attn_mask if attn_mask.dtype == bool else attn_mask
+    elif hidden is not None:
         bias = added_mask(where, "attn_mask", hidden, query.dtype)
-        if bias.dtype not in (jnp.float32, query.dtype):
-            checks.one_dtype(where, query=query, attn_mask=bias)
         if bias.ndim < 2 or not _broadcasts(bias.shape, shape):
             raise ValueError(
                 f"{where}: attn_mask has the wrong shape; expected at least two dimensions and a shape that broadcasts "
@@ -138,10 +140,10 @@ def scaled_dot_product_attention(
 
 
 def added_mask(where: str, name: str, mask: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """Return the array that a mask adds to the scores.
+    """Convert an attention mask to an array that is added to the attention scores.
 
     For a boolean mask, the array is -inf where the mask is True, and 0 elsewhere, in `dtype`. A floating-point mask is
-    returned unchanged. Any other mask raises a TypeError.
+    returned unchanged. A mask of any other dtype raises a TypeError.
     """
     mask = jnp.asarray(mask)
     if mask.dtype == bool:
@@ -151,6 +153,18 @@ def added_mask(where: str, name: str, mask: jax.Array, dtype: jnp.dtype) -> jax.
             f"{where}: {name} must hold booleans or floating-point numbers; expected bool or {dtype}, got "
             f"{mask.dtype}. Convert it with {name}.astype(bool)."
         )
+    return mask
+
+
+def _hidden(where: str, attn_mask: jax.Array, query: jax.Array) -> jax.Array:
+    """Invert a boolean attention mask, so that True marks the hidden positions. A floating-point mask is returned
+    unchanged.
+    """
+    if attn_mask.dtype == bool:
+        return ~attn_mask
+    mask = added_mask(where, "attn_mask", attn_mask, query.dtype)
+    if mask.dtype not in (jnp.float32, query.dtype):
+        checks.one_dtype(where, query=query, attn_mask=mask)
     return mask
 
 
@@ -185,7 +199,7 @@ def _scores_shape(where: str, query: jax.Array, key: jax.Array, value: jax.Array
 
 
 def _repeated(where: str, name: str, array: jax.Array, query: jax.Array) -> jax.Array:
-    """Return `array` with each head repeated, so that it has as many heads as the query."""
+    """Repeat each head of `array` (the keys or the values), so that the result has as many heads as the query."""
     if min(query.ndim, array.ndim) < 3 or not array.shape[-3] or query.shape[-3] % array.shape[-3]:
         raise ValueError(
             f"{where}: with enable_gqa, the query's number of heads must be a multiple of the number of heads of "
@@ -225,6 +239,7 @@ def in_projection_packed(
     Reference: torch.nn.functional._in_projection_packed.
     """
     where, width = "F.in_projection_packed", q.shape[-1]
+    _check_dtypes(where, q, k, v, w=w, b=b)
     checks.shape_of(where, "w", w, (3 * width, width), "Stack the matrices of query, key and value.")
     checks.shape_of(where, "b", b, (3 * width,), "Concatenate the biases of query, key and value.")
     if q is k and k is v:
@@ -249,7 +264,7 @@ def in_projection(
     b_k: jax.Array | None = None,
     b_v: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Project queries, keys and values, each with its own matrix: `q W_qᵀ + b_q`, `k W_kᵀ + b_k`, `v W_vᵀ + b_v`.
+    """Project queries, keys and values with separate matrices: `q W_qᵀ + b_q`, `k W_kᵀ + b_k`, `v W_vᵀ + b_v`.
 
     Args:
         q: floating-point array of shape (*, D).
@@ -272,14 +287,21 @@ def in_projection(
     Reference: torch.nn.functional._in_projection.
     """
     where, width = "F.in_projection", q.shape[-1]
+    _check_dtypes(where, q, k, v, w_q=w_q, w_k=w_k, w_v=w_v, b_q=b_q, b_k=b_k, b_v=b_v)
     for name, x, w, b in (("q", q, w_q, b_q), ("k", k, w_k, b_k), ("v", v, w_v, b_v)):
         checks.shape_of(where, f"w_{name}", w, (width, x.shape[-1]), f"The matrix maps {name} to the width of q.")
         checks.shape_of(where, f"b_{name}", b, (width,), "The bias has the width of q.")
     return linear(q, w_q, b_q), linear(k, w_k, b_k), linear(v, w_v, b_v)
 
 
+def _check_dtypes(where: str, q: jax.Array, k: jax.Array, v: jax.Array, **others: jax.Array | None) -> None:
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        checks.floating(where, name, x)
+    checks.one_dtype(where, q=q, k=k, v=v, **others)
+
+
 def split_heads(input: jax.Array, num_heads: int) -> jax.Array:
-    """Split every vector into heads, and move the heads before the sequence, as the attention functions require.
+    """Split every vector of width D into H heads, and move the head dimension before the sequence dimension.
 
     Args:
         input: array of shape (*, L, D).
@@ -305,7 +327,7 @@ def split_heads(input: jax.Array, num_heads: int) -> jax.Array:
 
 
 def merge_heads(input: jax.Array) -> jax.Array:
-    """Concatenate the vectors of all heads. This is the inverse of `split_heads`.
+    """Concatenate the vectors of all heads at each position of the sequence. This is the inverse of `split_heads`.
 
     Args:
         input: array of shape (*, H, L, E).

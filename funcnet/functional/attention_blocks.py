@@ -1,12 +1,14 @@
-"""Attention in blocks, which never stores all scores: for long sequences, and for sequences split over devices.
+"""Attention computed in blocks, without storing all scores, for long sequences and for sequences split over devices.
 
-The softmax is computed block by block of keys. Each block updates, for each query, the maximum of its scores so far,
-the sum of exponentials and the weighted sum of values, both relative to this maximum. The result is exact. The backward
-pass computes the scores of each block again from the maximum and the sum.
+The keys are processed one block at a time. For each query, three values are kept: the largest score m so far, the sum
+of `exp(score - m)` over the keys, and the sum of the values with the weights `exp(score - m)`. Each block of keys
+updates m and both sums. After the last block, the quotient of the two sums is the exact output. The backward pass
+computes the scores of each block again, and turns them into weights with the stored `log Σ exp(score)` of each query.
 
-With `axis_name`, each device has a part of the queries. In a *ring*, it also has a part of the keys. Keys and values
-then go from device to device, and each device attends to the part that it holds. In the backward pass, the gradients of
-the keys go around with them.
+If `axis_name` is given, the sequence is split over devices, and each device has a part of the queries. In a *ring*,
+each device also has only a part of the keys and values. The parts of the keys and values are passed from device to
+device, and each device attends to the part that it currently holds. In the backward pass, the gradients of the keys and
+values are passed on together with the keys and values.
 
 Letters: `L queries, S keys (of this device), n devices, E width of a head, V width of a value`.
 
@@ -30,21 +32,23 @@ __all__ = ["BlockPlan", "Masks", "attend_in_blocks"]
 
 @dataclasses.dataclass(frozen=True)
 class BlockPlan:
-    """How attention is computed in blocks.
+    """Settings of attention that is computed in blocks.
 
     Attributes:
-        scale: factor of the scores.
-        queries: number of queries in a block. It divides L.
-        keys: number of keys in a block. It divides S.
-        is_causal: whether a query attends only to keys at its own and earlier positions.
-        dtype: dtype of scores and sums.
+        scale: factor that multiplies the scores.
+        queries: number of queries in a block, a divisor of L.
+        keys: number of keys in a block, a divisor of S.
+        is_causal: whether a query attends only to keys at the same and at earlier positions.
+        dtype: dtype in which the scores and their sums are computed.
         rate: dropout rate of the weights, below 1.
-        whole: shape (*, L, S) of all scores, over all devices; dropout depends on the position in it.
-        is_padded: whether there are keys after the last one of `whole`, which are hidden.
+        whole: shape of the scores of the entire sequence, (*, queries of all devices, keys of all devices). The dropout
+            mask of a block is a part of a mask of this shape.
+        is_padded: whether padding keys follow the last key of the sequence. Padding keys are hidden from all queries.
         axis_name: mesh axis along which the queries are split, or None on one device.
-        is_ring: whether the keys are split along this axis too. Otherwise, each device has all keys.
-        is_zigzag: whether device i has the pieces i and 2n - 1 - i of the sequence (of 2n pieces), and not its i-th
-            part.
+        is_ring: whether the keys are split along `axis_name` too. If False, each device has the keys of the entire
+            sequence.
+        is_zigzag: if True, the sequence is cut into 2n pieces, and device i holds pieces i and 2n - 1 - i. If False,
+            the sequence is cut into n parts, and device i holds the i-th part.
     """
 
     scale: float
@@ -61,11 +65,13 @@ class BlockPlan:
 
     @property
     def devices(self) -> int:
-        """The number of devices in the ring."""
+        """The number of devices in the ring, or 1 if the keys are not passed around a ring."""
         return lax.axis_size(self.axis_name) if self.is_ring else 1
 
     def positions(self, device: Any, length: int) -> jax.Array:
-        """Return the positions (length,) in the whole sequence of what a device has."""
+        """Return, for each of the `length` entries of a device's part, the position of this entry in the entire
+        sequence.
+        """
         place = jnp.arange(length)
         if not self.is_zigzag:
             return device * length + place
@@ -74,12 +80,15 @@ class BlockPlan:
 
 
 class Masks(NamedTuple):
-    """The masks of attention in blocks. Booleans are True at hidden positions; other masks are added to the scores.
+    """The masks of attention that is computed in blocks. A boolean mask is True at the positions that are hidden. A
+    floating-point mask is added to the scores.
 
     Attributes:
-        rows: (*, L or 1, all keys), the rows of this device's queries, or None.
-        keys: (*, 1, S), for this device's keys, or None. It goes around with them.
-        query_segments, key_segments: integers (*, L) and (*, S). A query attends to the keys of its segment.
+        rows: None, or the attention mask for this device's queries and all keys, (*, L or 1, keys of all devices).
+        keys: None, or a mask (*, 1, S) of this device's keys. In a ring, this mask is passed from device to device with
+            the keys.
+        query_segments, key_segments: integer segment ids of the queries (*, L) and of the keys (*, S). A query attends
+            only to keys with the same segment id.
     """
 
     rows: jax.Array | None = None
@@ -89,7 +98,9 @@ class Masks(NamedTuple):
 
 
 class _Keys(NamedTuple):
-    """What goes around the ring."""
+    """Keys with their values, their mask and their segment ids, which are passed together from device to device in a
+    ring. The class is also used for queries, which have no values.
+    """
 
     key: jax.Array
     value: jax.Array
@@ -101,16 +112,17 @@ class _Keys(NamedTuple):
 def attend_in_blocks(
     plan: BlockPlan, query: jax.Array, key: jax.Array, value: jax.Array, masks: Masks, rng: jax.Array | None
 ) -> jax.Array:
-    """Return the attention (*, L, V) of query (*, L, E) to key (*, S, E) and value (*, S, V). Their leading dimensions
-    are equal. See `scaled_dot_product_attention`. A query without keys gets 0.
+    """Return the attention (*, L, V) of query (*, L, E) to key (*, S, E) and value (*, S, V). The leading dimensions of
+    query, key and value are equal. See `scaled_dot_product_attention`. If all keys of a query are hidden, the output of
+    this query is 0.
 
-    Only reverse-mode differentiation works.
+    Only reverse-mode differentiation of this function works.
     """
     return _forward(plan, query, key, value, masks, rng)[0]
 
 
 def _forward(plan: BlockPlan, query: Any, key: Any, value: Any, masks: Masks, rng: Any) -> tuple[jax.Array, jax.Array]:
-    """Return (output, log of the sum of exponentials (*, L, 1))."""
+    """Return the attention output (*, L, V), and `log Σ exp(score)` over all keys for each query, (*, L, 1)."""
     device = _device(plan)
     places = plan.positions(device, query.shape[-2]).reshape(-1, plan.queries)
     queries = _Keys(_blocks(query * plan.scale, plan.queries), None, *_query_side(plan, masks, query.shape[-2]))  # type: ignore[arg-type]
@@ -137,13 +149,15 @@ def _forward(plan: BlockPlan, query: Any, key: Any, value: Any, masks: Masks, rn
 
     going = _Keys(key, value, masks.keys, masks.key_segments)
     total, largest, divisor = _around(plan, going, start, at_device)
-    divisor = jnp.maximum(divisor, 1)  # it is at least 1, unless all keys are hidden
+    divisor = jnp.maximum(divisor, 1)  # the sum is at least 1, unless all keys are hidden
     out = (_joined(total / divisor)).astype(value.dtype)
     return out, _joined(largest + jnp.log(divisor))
 
 
 def _add(plan: BlockPlan, sums: Any, queries: _Keys, keys: _Keys, rows: jax.Array, at: jax.Array, rng: Any) -> Any:
-    """Add a block of keys to the sums of a block of queries."""
+    """Update the sums of a block of queries with a block of keys. `sums` is (weighted sum of the values, largest score,
+    sum of the exponentials).
+    """
     total, largest, divisor = sums
     scores = _scores(plan, queries, keys, rows, at)
     now = jnp.maximum(largest, scores.max(-1, keepdims=True))
@@ -155,7 +169,7 @@ def _add(plan: BlockPlan, sums: Any, queries: _Keys, keys: _Keys, rows: jax.Arra
 
 
 def _scores(plan: BlockPlan, queries: _Keys, keys: _Keys, rows: jax.Array, at: jax.Array) -> jax.Array:
-    """Return the scores of a block of queries at positions `rows`, for a block of keys at positions `at`."""
+    """Return the masked scores between a block of queries at positions `rows` and a block of keys at positions `at`."""
     scores = jnp.matmul(queries.key, keys.key.swapaxes(-1, -2), preferred_element_type=plan.dtype)
     if queries.mask is not None:
         scores = _masked(scores, _columns(queries.mask, at))
@@ -182,7 +196,7 @@ def _columns(mask: jax.Array, at: jax.Array) -> jax.Array:
 
 
 def _kept(plan: BlockPlan, rng: jax.Array, rows: jax.Array, at: jax.Array) -> jax.Array:
-    """Return the dropout mask of a block, multiplied by 1 / (1 - rate)."""
+    """Return the dropout factors of a block of attention weights: 0 for a dropped weight, otherwise 1 / (1 - rate)."""
     part = (*(None,) * (len(plan.whole) - 2), rows, at)
     return random.dropout_mask(rng, plan.whole, plan.rate, part=part).astype(plan.dtype) / (1 - plan.rate)
 
@@ -228,7 +242,7 @@ def _backward(plan: BlockPlan, kept: Any, change: Any) -> tuple[Any, ...]:
         return of_queries, (keys, _joined_keys(of_keys))
 
     going = (_Keys(key, value, masks.keys, masks.key_segments), of_keys)
-    of_queries, (_, of_keys) = _around_and_home(plan, going, of_queries, at_device)
+    of_queries, of_keys = _around_and_home(plan, going, of_queries, at_device)
     d_query = (_joined(of_queries[0]) * plan.scale).astype(query.dtype)
     d_key, d_value = of_keys[0].astype(key.dtype), of_keys[1].astype(value.dtype)
     d_rows = None if not learned[0] else _like_mask(_joined_rows(of_queries[1], masks.rows), masks.rows)
@@ -242,7 +256,7 @@ attend_in_blocks.defvjp(_start, _backward)
 def _add_gradients(
     plan: BlockPlan, both: Any, queries: _Keys, keys: _Keys, rows: jax.Array, at: jax.Array, given: Any, rng: Any
 ) -> Any:
-    """Add the gradients of a block of queries and a block of keys."""
+    """Add the contribution of one block of queries and one block of keys to the gradients of the attention's inputs."""
     (d_query, d_rows), (d_key, d_value, d_mask) = both
     change, mean, logs = given
     weights = jnp.exp(_scores(plan, queries, keys, rows, at) - logs)
@@ -269,12 +283,16 @@ def _add_gradients(
 
 
 def _skipping(plan: BlockPlan, rows: jax.Array, at: jax.Array, add: Any, sums: Any) -> Any:
-    """Return `add(sums)`, or `sums` if no query of a causal block attends to any of its keys."""
+    """Return `sums` if the causal mask hides the entire block of keys from the entire block of queries, else
+    `add(sums)`.
+    """
     return lax.cond(rows.max() >= at.min(), add, lambda sums: sums, sums) if plan.is_causal else add(sums)
 
 
 def _around(plan: BlockPlan, going: Any, sums: Any, at_device: Any) -> Any:
-    """Return the sums after the keys of all devices. The next part is on its way while one is used."""
+    """Pass the keys around the ring, and return this device's sums over the keys of all devices. Each device sends the
+    keys that it holds to the next device while it computes with them.
+    """
     count, device = plan.devices, _device(plan) if plan.is_ring else 0
 
     def step(carry: Any, number: jax.Array) -> tuple[Any, None]:
@@ -286,8 +304,11 @@ def _around(plan: BlockPlan, going: Any, sums: Any, at_device: Any) -> Any:
     return at_device((device - count + 1) % count, going, sums)
 
 
-def _around_and_home(plan: BlockPlan, going: Any, sums: Any, at_device: Any) -> Any:
-    """Return (sums, what went around and is back at its device), where each device adds to what goes around."""
+def _around_and_home(plan: BlockPlan, going: tuple[Any, Any], sums: Any, at_device: Any) -> Any:
+    """Pass the keys and their gradients, the pair `going`, around the ring. Return (sums, gradients of this device's
+    keys). Each device adds its contribution to the gradients that it receives. After the last device, only the
+    gradients are sent back to the device that owns their keys.
+    """
     count, device = plan.devices, _device(plan) if plan.is_ring else 0
 
     def step(carry: Any, number: jax.Array) -> tuple[Any, None]:
@@ -295,8 +316,10 @@ def _around_and_home(plan: BlockPlan, going: Any, sums: Any, at_device: Any) -> 
         sums, going = at_device((device - number) % count, going, sums)
         return (_next(plan, going), sums), None
 
-    (going, sums), _ = lax.scan(step, (going, sums), jnp.arange(count))
-    return sums, going
+    if count > 1:
+        (going, sums), _ = lax.scan(step, (going, sums), jnp.arange(count - 1))
+    sums, (_, of_keys) = at_device((device - count + 1) % count, going, sums)
+    return sums, _next(plan, of_keys)
 
 
 def _next(plan: BlockPlan, going: Any) -> Any:
@@ -311,19 +334,19 @@ def _device(plan: BlockPlan) -> Any:
 
 
 def _blocks(array: jax.Array, size: int) -> jax.Array:
-    """Return (blocks, *, size, width) from (*, length, width)."""
+    """Split an array (*, length, width) into blocks (blocks, *, size, width), where blocks · size = length."""
     *lead, length, width = array.shape
     return jnp.moveaxis(array.reshape(*lead, length // size, size, width), -3, 0)
 
 
 def _joined(blocks: jax.Array) -> jax.Array:
-    """Return (*, length, width) from (blocks, *, size, width)."""
+    """Join blocks (blocks, *, size, width) to an array (*, length, width), where length = blocks · size."""
     array = jnp.moveaxis(blocks, 0, -3)
     return array.reshape(*array.shape[:-3], -1, array.shape[-1])
 
 
 def _query_side(plan: BlockPlan, masks: Masks, length: int) -> tuple[jax.Array | None, jax.Array | None]:
-    """Return (rows, segments) in blocks of queries."""
+    """Return the rows of the attention mask and the segment ids of the queries, each divided into blocks of queries."""
     count = length // plan.queries
     rows, segments = masks.rows, masks.query_segments
     if rows is not None:
@@ -362,7 +385,7 @@ def _like_mask(gradient: jax.Array, mask: jax.Array) -> jax.Array:
 
 
 def _summed_to(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Return the sums over the dimensions along which an array of `shape` is broadcast."""
+    """Undo a broadcast: sum `array` over the dimensions that an array of shape `shape` lacks or has with size 1."""
     array = array.sum(tuple(range(array.ndim - len(shape))))
     repeated = tuple(i for i, (n, m) in enumerate(zip(array.shape, shape, strict=True)) if m == 1 != n)
     return array.sum(repeated, keepdims=True)

@@ -1,14 +1,14 @@
 """Batch normalisation on one or several devices. Letters: `B batch, C channel, S spatial dimensions`.
 
-The statistics stay accurate for a mean far from zero, where float32 usually loses precision. Every device computes a
-record of (count, mean, remainder, M2). The remainder is the part of the mean that rounding to float32 drops. M2 is the
-sum of squared differences from mean + remainder. One exchange between the devices collects all records, and Chan's
-formula merges them.
+The statistics stay accurate for a mean far from zero, where float32 usually loses precision. Every device computes the
+record (count, mean, remainder, M2) of its part of the batch. The remainder is the part of the mean that rounding to
+float32 drops. M2 is the sum of squared differences from mean + remainder. One exchange between the devices collects all
+records, and Chan's formula merges the records into the statistics of the entire batch.
 
-The derivative is written by hand so that it also needs only one exchange. With `x̂ = (x - mean) / sqrt(var + eps)`, the
-tangent of the output is `scale · dx + a + b · x̂`, where `a` and `b` are vectors of C numbers and depend linearly on
-the tangents of mean, variance, weight and bias. For a cotangent `g`, reverse mode therefore sums `g` and `g · x̂` per
-channel, and exchanges these 2 C sums once.
+The derivative is a custom JVP rule, so that gradients also require only one exchange between the devices. With
+`x̂ = (x - mean) / sqrt(var + eps)`, the tangent of the output is `scale · dx + a + b · x̂`, where `a` and `b` contain
+one number per channel. Both depend linearly on the tangents of mean, variance, weight and bias. For a cotangent `g`,
+reverse mode therefore sums `g` and `g · x̂` per channel, and exchanges these 2 · C sums between the devices once.
 """
 
 import functools
@@ -47,7 +47,7 @@ def batch_norm(
 
     In training, the mean and the biased variance are computed over all dimensions except the channel dimension. The
     running statistics are updated as `running = (1 - momentum) · running + momentum · new`, with the unbiased variance
-    `var · n / (n - 1)`. Outside training, the running statistics are used instead of those of the batch.
+    `var · n / (n - 1)`. Outside training, the running statistics are used instead of the batch statistics.
 
     Args:
         input: floating-point array of shape (B, C, *S).
@@ -55,22 +55,23 @@ def batch_norm(
         running_var: array of shape (C,), usually float32, or None for no running variance.
         weight: array of shape (C,); None means 1.
         bias: array of shape (C,); None means 0.
-        training: if True, use the statistics of the batch. It must be a Python bool.
-        momentum: weight of the new value, a float or a traced scalar. A momentum of 1 / (number of batches so far)
-            gives the average of all batches.
+        training: if True, use the statistics of the batch. `training` must be a Python bool.
+        momentum: weight of the batch statistics in the new running statistics, a float or a traced scalar. With a
+            momentum of 1 / (number of batches so far), the running statistics are the average over all batches.
         eps: number added to the variance.
-        mask: boolean array that broadcasts to (B, *S). Entries where it is False are excluded from the statistics, but
-            are normalised like the others. A NaN or infinity in such an entry affects only the output of that entry,
-            and no gradient. If all entries are excluded, the running statistics do not change, and are used to
-            normalise the batch. Without running statistics, such a batch is normalised with mean 0 and variance 1.
-        axis_name: names of the mesh, pmap or vmap axes over which the batch is split. Names of unbound axes are
-            ignored. If no axis is bound, the statistics are those of the local batch.
+        mask: boolean array that broadcasts to (B, *S). Entries at which the mask is False are excluded from the
+            statistics, but are normalised like the others. A NaN or infinity in an excluded entry affects only the
+            output of that entry, and no gradient. If all entries are excluded, the running statistics do not change,
+            and are used to normalise the batch. Without running statistics, a batch of excluded entries is normalised
+            with mean 0 and variance 1.
+        axis_name: names of the mesh, pmap or vmap axes over which the batch is split. The names of axes that are not
+            bound are ignored. If no axis is bound, the statistics are those of `input` alone.
         axis_index_groups: groups of devices that share their statistics, in the format of `lax.all_gather`. Groups are
             not supported under vmap.
 
     Returns:
         A tuple (y, running_mean, running_var). y has the shape and dtype of the input. The running statistics are
-        updated and keep their dtypes. If they are None, they stay None.
+        updated and keep their dtypes. Running statistics that are None stay None.
 
     Raises:
         ValueError: if the shapes do not match, eps is negative, or the running statistics are missing outside training.
@@ -78,7 +79,7 @@ def batch_norm(
         TypeError: if the input is not floating-point, or the mask is not boolean.
 
     Differs from torch: the running statistics are returned, not changed in place. For bfloat16 input, the statistics
-        are float32. `mask`, `axis_name` and `axis_index_groups` are additions.
+        are float32. torch has no `mask`, `axis_name` and `axis_index_groups`.
 
     Example:
         >>> x = jnp.array([[1.0], [3.0]])
@@ -119,7 +120,7 @@ def batch_norm_and_count(
 ) -> tuple[jax.Array, jax.Array | None, jax.Array | None, jax.Array]:
     """Return the results of `batch_norm`, and the number of values per channel in the statistics.
 
-    Outside training, this number is 0.
+    Outside training, the batch has no statistics, and this number is 0.
     """
     input = checks.floating("F.batch_norm", "input", input)
     if input.shape == (0,):  # torch accepts this shape, which has no channels
@@ -160,7 +161,7 @@ def batch_norm_and_count(
 
 
 def bound_axes(axis_name: AxisName) -> tuple[Hashable, ...]:
-    """Return the names in `axis_name` that `vmap(axis_name=)`, `pmap` or `shard_map` has bound.
+    """Return those names in `axis_name` that a surrounding `vmap(axis_name=)`, `pmap` or `shard_map` binds.
 
     >>> bound_axes("batch")
     ()
@@ -211,7 +212,7 @@ def _check_statistics(
 
 
 def _spread_mask(mask: jax.Array, input: jax.Array) -> jax.Array:
-    """Return the mask, broadcast to the shape (B, 1, *S)."""
+    """Broadcast the mask of `batch_norm` to the shape (B, 1, *S)."""
     mask = jnp.asarray(mask)
     if mask.dtype != jnp.bool_:
         raise TypeError(
@@ -241,7 +242,9 @@ def _reciprocal_std(var: jax.Array, eps: float) -> jax.Array:
 
 
 def _affine(x: jax.Array, mean: jax.Array, rest: Any, var: jax.Array, weight: Any, bias: Any, eps: float) -> jax.Array:
-    """Return the normalised x. The mean is subtracted first, because x · scale + shift is inaccurate at large means."""
+    """Return the normalised x. The mean is subtracted first, because the form `x · scale + shift` is inaccurate if the
+    mean is large.
+    """
     scale = _reciprocal_std(var, eps)
     if weight is not None:
         scale = scale * weight
@@ -279,7 +282,7 @@ def normalise_batch(
     names: tuple[Hashable, ...],
     groups: Groups,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Return (y, count, mean, remainder of the mean, biased variance), computed over all devices.
+    """Return the normalised batch y and its statistics over all devices: (y, count, mean, remainder, biased variance).
 
     If the mask excludes all entries, `old_mean` and `old_var` replace the statistics of the batch.
     """
@@ -299,7 +302,7 @@ def normalise_batch_jvp(eps: float, names: Any, groups: Groups, primals: Any, ta
     _, count, mean, rest, var = out
     centred, dx32 = _centre(x, mean, rest), dx.astype(mean.dtype)
     per_std = _reciprocal_std(var, eps)
-    if mask is not None:  # a masked NaN must not be a factor of anything: times a zero cotangent, it is NaN
+    if mask is not None:  # a masked NaN must not be multiplied, because NaN times a zero cotangent is NaN
         centred = jnp.where(mask | jnp.isfinite(centred * _spread(per_std, x.ndim)), centred, 0)
     axes = (0, *range(2, x.ndim))
     counted = dx32 if mask is None else jnp.where(mask, dx32, 0)
@@ -320,7 +323,7 @@ def normalise_batch_jvp(eps: float, names: Any, groups: Groups, primals: Any, ta
 
 
 def _local_record(x: jax.Array, mask: jax.Array | None, dtype: Any) -> tuple[jax.Array, ...]:
-    """Return the record of the local batch, computed in two passes: count (), mean (C,), remainder (C,) and M2 (C,)."""
+    """Return the record of this device's part of the batch: count (), mean (C,), remainder (C,) and M2 (C,)."""
     axes = (0, *range(2, x.ndim))
     x = x.astype(dtype)
     if mask is None:
@@ -339,15 +342,17 @@ def _local_record(x: jax.Array, mask: jax.Array | None, dtype: Any) -> tuple[jax
 
 
 def _merge(count: jax.Array, mean: jax.Array, rest: jax.Array, squares: jax.Array) -> tuple[jax.Array, ...]:
-    """Replace the mean of the record by the rounded `mean + rest`, and the remainder by the new rounding error."""
+    """Replace the mean of a record by the rounded `mean + rest`, and the remainder `rest` by the error of this
+    rounding.
+    """
     rounded = mean + rest
     return count, rounded, (mean - rounded) + rest, squares
 
 
 def _merge_all(counts: jax.Array, means: jax.Array, rests: jax.Array, squares: jax.Array) -> tuple[jax.Array, ...]:
-    """Merge the records of D devices: the counts (D, 1), and the means, remainders and M2 (D, C).
+    """Merge the records of D devices, which are the counts (D, 1), and the means, remainders and M2 (D, C).
 
-    The formula subtracts only means from each other, never sums.
+    The merging formula subtracts only means from means, and never sums from sums, which would lose precision.
     """
     count = counts.sum()
     share = counts / jnp.maximum(count, 1)
@@ -362,7 +367,7 @@ def _merge_all(counts: jax.Array, means: jax.Array, rests: jax.Array, squares: j
 
 
 def _exchange(record: tuple[jax.Array, ...], names: tuple[Hashable, ...], groups: Groups) -> tuple[jax.Array, ...]:
-    """Return the records of all devices, or of this device's group.
+    """Collect the statistics records of all devices, or with `groups`, of the devices in this device's group.
 
     The records are the counts (D, 1), and the means, remainders and M2 (D, C).
     """
@@ -371,8 +376,8 @@ def _exchange(record: tuple[jax.Array, ...], names: tuple[Hashable, ...], groups
     if groups is not None:
         table = lax.all_gather(flat, names, axis_index_groups=groups)
     else:
-        # Every device fills its own row of a sum. Unlike the result of all_gather, that of psum is known to be the same
-        # on every device, so running statistics may leave a shard_map with check_vma=True as replicated values.
+        # Every device fills one row of a sum. JAX knows that the result of psum, unlike that of all_gather, is the same
+        # on every device. Therefore running statistics may leave a shard_map with check_vma=True as replicated values.
         rows = jnp.arange(lax.axis_size(names), dtype=jnp.int32)
         table = lax.psum(jnp.where((rows == lax.axis_index(names))[:, None], flat, 0), names)
     channels = mean.shape[0]
@@ -385,4 +390,4 @@ def _sum_over(values: jax.Array, names: tuple[Hashable, ...], groups: Groups) ->
         return values
     if groups is None:
         return lax.psum(values, names)
-    return lax.all_gather(values, names, axis_index_groups=groups).sum(0)  # psum takes groups only if nothing varies
+    return lax.all_gather(values, names, axis_index_groups=groups).sum(0)  # psum rejects groups of arrays that vary

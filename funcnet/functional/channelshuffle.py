@@ -32,7 +32,7 @@ def channel_shuffle(input: jax.Array, groups: int) -> jax.Array:
 
 
 def native_channel_shuffle(input: jax.Array, groups: int) -> jax.Array:
-    """Apply `channel_shuffle`. In torch, this name is the kernel that `channel_shuffle` calls.
+    """Apply `channel_shuffle`. In torch, `native_channel_shuffle` is the kernel that `channel_shuffle` calls.
 
     Example:
         >>> native_channel_shuffle(jnp.arange(6).reshape(1, 6, 1), 3).ravel()

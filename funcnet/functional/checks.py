@@ -1,6 +1,8 @@
 """Checks of arguments, and their error messages.
 
-Every message reads `<where>: <what is wrong>; expected <X>, got <Y>.`, followed by advice where it helps.
+In all functions of this file, `where` is the name of the function that the user called, and `name` is the name of the
+checked argument. Every message reads `<where>: <what is wrong>; expected <X>, got <Y>.`, followed by advice if advice
+helps.
 """
 
 import operator
@@ -40,14 +42,14 @@ Ints = int | Sequence[int]
 
 
 def wide_dtype(array: jax.Array) -> Any:
-    """Return the dtype for norms, softmax and reductions: float32, or the array's own dtype if that dtype is wider."""
+    """Return the dtype for norms, softmax and reductions of `array`: float32, or the array's dtype if it is wider."""
     return array.dtype if jnp.finfo(array.dtype).bits > 32 else jnp.dtype(jnp.float32)
 
 
 def _array(where: str, name: str, value: Any) -> jax.Array:
     """Return `value` as a jax.Array, or raise TypeError. Lists and tuples of numbers or scalar arrays are converted.
 
-    A list or tuple that contains an array with dimensions is an error.
+    A list or tuple that contains an array of one or more dimensions is an error.
     """
     parts = value if type(value) in (list, tuple) else ()
     if value is None or type(value) in (dict, str) or any(getattr(part, "shape", ()) != () for part in parts):
@@ -97,8 +99,8 @@ def real(where: str, name: str, array: Any) -> jax.Array:
 def integers(where: str, name: str, array: Any) -> jax.Array:
     """Return `array` as a jax.Array of int32 or int64, or raise TypeError.
 
-    Narrow and unsigned integers are widened, because they are compared with numbers that their own dtype cannot hold.
-    In uint8, an `ignore_index` of -100 would be 156, and class 300 would be class 44.
+    Narrow and unsigned integers are widened, because callers compare them with numbers that a narrow or unsigned dtype
+    cannot represent. In uint8, an `ignore_index` of -100 would be 156, and class 300 would be class 44.
     """
     array = _array(where, name, array)
     if not jnp.issubdtype(array.dtype, jnp.integer):
@@ -124,7 +126,7 @@ def key(where: str, rng: jax.Array | None) -> jax.Array:
 
 
 def probability(where: str, name: str, p: float) -> float:
-    """Return a probability, or raise a ValueError if it is outside [0, 1]."""
+    """Return the probability `p`, or raise a ValueError if `p` is outside [0, 1]."""
     if not 0 <= p <= 1:
         raise ValueError(f"{where}: {name} is not a probability; expected a number from 0 to 1, got {p}.")
     return p
@@ -133,7 +135,7 @@ def probability(where: str, name: str, p: float) -> float:
 def one_dtype(where: str, **arrays: jax.Array | None) -> None:
     """Raise TypeError unless all arrays have the same dtype. As in torch, no dtype is promoted silently.
 
-    The comparison uses the dtypes to which JAX converts the arrays. Without x64, NumPy's float64 counts as float32.
+    The dtypes are compared after JAX's conversion. Without x64, a NumPy array of float64 therefore counts as float32.
     """
     given = {n: jax.dtypes.canonicalize_dtype(array.dtype) for n, array in arrays.items() if array is not None}
     if len(set(given.values())) > 1:
@@ -145,7 +147,9 @@ def one_dtype(where: str, **arrays: jax.Array | None) -> None:
 
 
 def shape_of(where: str, name: str, array: jax.Array | None, shape: Sequence[int], why: str) -> None:
-    """Raise ValueError if the shape of `array` is not `shape`. None is accepted. The message ends with `why`."""
+    """Raise ValueError if the shape of `array` is not `shape`. An array of None is accepted. The error message ends
+    with the text `why`.
+    """
     if array is not None and tuple(array.shape) != tuple(shape):
         raise ValueError(
             f"{where}: {name} has the wrong shape; expected {tuple(shape)}, got {tuple(array.shape)}. {why}"
@@ -182,7 +186,7 @@ def as_int(where: str, name: str, value: Any) -> int:
         return operator.index(value)
     except TypeError:
         if jax.export.is_symbolic_dim(value):
-            return value  # type: ignore[return-value]  # it acts as an int wherever a size does
+            return value  # type: ignore[return-value]  # a symbolic size can be used in place of an int
         raise TypeError(
             f"{where}: {name} is not an integer; expected int, got {value!r}. Convert it with int({name})."
         ) from None
@@ -241,13 +245,15 @@ def fits(where: str, name: str, value: Any, dtype: Any) -> None:
 def reduction_name(
     where: str, reduction: str, size_average: bool | None = None, reduce: bool | None = None, stacklevel: int = 3
 ) -> str:
-    """Return `reduction` if it is 'none', 'mean' or 'sum', or raise ValueError.
+    """Return `reduction`, or raise ValueError if it is not 'none', 'mean' or 'sum'.
 
-    If torch's deprecated arguments `size_average` and `reduce` are given, they take precedence.
+    If one of torch's deprecated arguments `size_average` and `reduce` is given, it overrides `reduction`, and a
+    DeprecationWarning with the given `stacklevel` is issued. If `size_average` or `reduce` is an array, a TypeError is
+    raised.
     """
     if hasattr(size_average, "shape") or hasattr(reduce, "shape"):
         raise TypeError(
-            f"{where}: size_average and reduce are options; expected a bool or None, got an array. Make the loss "
+            f"{where}: size_average or reduce is an array; expected a bool or None, got an array. Create the loss "
             "first, then call it: nn.MSELoss()(input, target)."
         )
     if size_average is not None or reduce is not None:
@@ -266,15 +272,17 @@ def reduction_name(
 def known(array: jax.Array) -> bool:
     """Return whether `array` is not empty and NumPy can read its numbers.
 
-    NumPy cannot read the numbers of a traced array, as under `jit`, `vmap` or `grad`. It cannot read numbers on devices
-    of other processes either. Callers must compute with NumPy, because under `jit` the results of jax.numpy are always
-    traced.
+    NumPy cannot read the numbers of a traced array, as under `jit`, `vmap` or `grad`. NumPy cannot read numbers on
+    devices of other processes either. Callers must check the numbers with NumPy, because under `jit` the results of
+    jax.numpy are always traced.
     """
     return not isinstance(array, jax.core.Tracer) and array.is_fully_addressable and array.size > 0
 
 
 def in_unit_interval(where: str, name: str, array: jax.Array) -> None:
-    """Raise ValueError if a number is outside [0, 1]. An array that is not `known` is not checked."""
+    """Raise ValueError if an entry of the array is outside [0, 1]. An array whose numbers NumPy cannot read (see
+    `known`) is not checked.
+    """
     if not known(array):
         return
     looked_at = np.asarray(array)
@@ -286,8 +294,8 @@ def in_unit_interval(where: str, name: str, array: jax.Array) -> None:
 
 
 def ids_in_range(where: str, name: str, ids: jax.Array, size: int, ignore: int | None = None) -> None:
-    """Raise ValueError if an id is outside [0, size). Ids that are not `known`, such as those under `jit`, are not
-    checked.
+    """Raise ValueError if an id is outside [0, size) and differs from `ignore`. Ids that NumPy cannot read (see
+    `known`), such as those under `jit`, are not checked.
     """
     if not known(ids):
         return

@@ -1,8 +1,9 @@
-"""Attention whose sequences are split over the devices of a mesh axis, and attention in blocks on one device.
+"""Attention over sequences that are split over the devices of a mesh axis, and attention in blocks on one device.
 
-Each device has its part of the sequence, in order. In a causal ring, the first devices would wait for the last ones,
-which have more keys to attend to. The halves of the parts are therefore exchanged first, so that each device has an
-early and a late piece (*zigzag*), and the output is exchanged back.
+Device i has the i-th part of the sequence. If attention is causal and the keys are passed around a ring, the last
+devices have more keys to attend to than the first devices. The first devices would wait for the last devices. To avoid
+the wait, the devices first exchange halves of their parts. Each device then has an early piece and a late piece of the
+sequence (*zigzag*). After the attention, the devices exchange the halves of the output back.
 
 Letters: `B batch, L queries, S keys (of this device), n devices`.
 """
@@ -20,41 +21,46 @@ __all__ = ["Drop", "How", "attend_in_parts", "segments_of"]
 
 
 class How(NamedTuple):
-    """The arguments of `scaled_dot_product_attention` that control how attention is computed."""
+    """The arguments of `scaled_dot_product_attention` that split the computation over devices and into blocks."""
 
     axis_name: Any = None
     context_parallel: str = "ring"
     block_size: int | None = None
 
-    def devices(self, where: str) -> int:
-        """Check the arguments, and return the number of devices."""
+    def check(self, where: str) -> None:
+        """Raise ValueError if `context_parallel` or `block_size` is invalid."""
         if self.context_parallel not in ("ring", "gather"):
             raise ValueError(
-                f"{where}: unknown context_parallel; expected 'ring' or 'gather', got {self.context_parallel!r}."
+                f"{where}: context_parallel is unknown; expected 'ring' or 'gather', got {self.context_parallel!r}."
             )
         if self.block_size is not None and (not isinstance(self.block_size, int) or self.block_size < 1):
-            raise ValueError(f"{where}: block_size; expected a positive int or None, got {self.block_size!r}.")
+            raise ValueError(
+                f"{where}: block_size is invalid; expected a positive int or None, got {self.block_size!r}."
+            )
+
+    def devices(self, where: str) -> int:
+        """Return the number of devices along the mesh axis `axis_name`, or 1 if it is None."""
         if self.axis_name is None:
             return 1
         try:
             return int(lax.axis_size(self.axis_name))
         except NameError:
             raise ValueError(
-                f"{where}: axis_name={self.axis_name!r} is not an axis here; expected an axis of the surrounding "
-                "jax.shard_map, jax.pmap or jax.vmap, got none of that name. Call the function inside one of them, or "
+                f"{where}: axis_name={self.axis_name!r} is not bound; expected the name of an axis of a surrounding "
+                "jax.shard_map, jax.pmap or jax.vmap, got an unbound name. Call the function inside one of them, or "
                 "pass axis_name=None."
             ) from None
 
 
 class Drop(NamedTuple):
-    """Dropout of the weights: its rate, and the key that all devices share."""
+    """Dropout of the attention weights: the dropout rate, and the random key, which is the same on all devices."""
 
     rate: float
     rng: jax.Array | None
 
 
 def segments_of(where: str, segment_ids: Any, query: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array] | None:
-    """Return the segments (B, 1, …, L) of the queries and (B, 1, …, S) of the keys, or None if there are none."""
+    """Return the segment ids of queries (B, 1, …, L) and keys (B, 1, …, S), or None if `segment_ids` is None."""
     if segment_ids is None:
         return None
     pair = segment_ids if isinstance(segment_ids, tuple | list) else (segment_ids, segment_ids)
@@ -65,7 +71,8 @@ def segments_of(where: str, segment_ids: Any, query: jax.Array, key: jax.Array) 
         if ids.shape not in (wanted if array.ndim > 2 else wanted[:1]) or not jnp.issubdtype(ids.dtype, jnp.integer):
             raise ValueError(
                 f"{where}: segment_ids do not fit the {name}; expected integers of shape (B, length) or (length,) for "
-                f"{array.shape}, got {ids.dtype} {ids.shape}. Pass a pair if queries and keys have different segments."
+                f"{name} of shape {array.shape}, got {ids.dtype} of shape {ids.shape}. Pass a pair if queries and keys "
+                "have different segments."
             )
         lead = ids.shape[:-1]
         found.append(ids.reshape(*lead, *(1,) * (array.ndim - 2 - len(lead)), ids.shape[-1]))
@@ -86,13 +93,14 @@ def attend_in_parts(
 ) -> jax.Array:
     """Return the attention (*, L, V) of this device's queries to the keys of all devices, without storing all scores.
 
-    `mask` is the argument of `scaled_dot_product_attention`, with booleans that are True at hidden positions.
+    `mask` is the `attn_mask` of `scaled_dot_product_attention`, except that True in a boolean mask marks a hidden
+    position.
     """
     count = how.devices(where)
     lead = jnp.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
     query, key, value = (jnp.broadcast_to(one, (*lead, *one.shape[-2:])) for one in (query, key, value))
     length, keys = query.shape[-2], key.shape[-2]
-    masks = Masks(*_rows_or_keys(where, mask, length, keys, count), *(segments or (None, None)))
+    masks = Masks(*_rows_or_keys(where, mask, lead, length, keys, count), *(segments or (None, None)))
     is_ring = count > 1 and how.context_parallel == "ring"
     if count > 1 and not is_ring:
         key, value = (lax.all_gather(one, how.axis_name, axis=one.ndim - 2, tiled=True) for one in (key, value))
@@ -126,19 +134,24 @@ def attend_in_parts(
 
 
 def _rows_or_keys(
-    where: str, mask: jax.Array | None, length: int, keys: int, count: int
+    where: str, mask: jax.Array | None, lead: tuple[int, ...], length: int, keys: int, count: int
 ) -> tuple[jax.Array | None, jax.Array | None]:
-    """Return (mask of this device's queries for all keys, mask of this device's keys). One of them is None."""
+    """Return a pair of masks: one for this device's queries and all keys, and one for this device's keys. At least one
+    mask of the pair is None.
+    """
     if mask is None:
         return None, None
-    queries, columns = mask.shape[-2:]
-    if queries in (1, length) and columns in (1, keys * count):
+    queries, columns = mask.shape[-2:] if mask.ndim > 1 else (0, 0)
+    above, most = mask.shape[:-2], len(mask.shape[:-2])
+    fits = most <= len(lead) and all(n in (1, m) for n, m in zip(above, lead[len(lead) - most :], strict=True))
+    if fits and queries in (1, length) and columns in (1, keys * count):
         return mask, None
-    if queries == 1 and columns == keys:
+    if fits and queries == 1 and columns == keys:
         return None, mask
     raise ValueError(
-        f"{where}: attn_mask does not fit the parts of the sequence; expected (…, {length} or 1, {keys * count}), the "
-        f"rows of this device's queries for all keys, or (…, 1, {keys}) for this device's keys, got {mask.shape}."
+        f"{where}: attn_mask does not fit the parts of the sequence; expected (…, {length} or 1, {keys * count}) for "
+        f"this device's queries and all keys, or (…, 1, {keys}) for this device's keys, where the leading dimensions "
+        f"broadcast to {lead}, got {mask.shape}."
     )
 
 
@@ -149,14 +162,16 @@ def _gathered(masks: Masks, axis_name: Any) -> Masks:
 
 
 def _block(length: int, most: int | None, is_padded: bool) -> int:
-    """Return the length of a block. It divides `length`, unless the length is padded."""
+    """Return the number of queries or keys in a block, at most `most`. Unless `is_padded` is True, this number divides
+    `length`.
+    """
     if most is None or most >= length:
         return max(length, 1)
     return most if is_padded else max(size for size in range(1, most + 1) if length % size == 0)
 
 
 def _padded(plan: BlockPlan, query: jax.Array, key: jax.Array, value: jax.Array, masks: Masks) -> Any:
-    """Return the arrays with zeros after their ends, so that the blocks divide them."""
+    """Append zeros to query, key, value and masks, so that the block lengths divide the numbers of queries and keys."""
 
     def pad(array: jax.Array | None, block: int, axis: int) -> Any:
         if array is None or array.shape[axis] == 1 or not (missing := -array.shape[axis] % block):
@@ -173,13 +188,18 @@ def _padded(plan: BlockPlan, query: jax.Array, key: jax.Array, value: jax.Array,
 
 
 def _routes(count: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Return where each device sends its first and its second half. Piece p goes to device p, or 2n - 1 - p."""
+    """Return two lists of (source, target) devices: the routes of the first and of the second half of every device's
+    part. These halves are the pieces 0 to 2n - 1 of the sequence. Piece p goes to device p if p < n, and to device
+    `2n - 1 - p` otherwise.
+    """
     home = lambda piece: piece if piece < count else 2 * count - 1 - piece
     return [(i, home(2 * i)) for i in range(count)], [(i, home(2 * i + 1)) for i in range(count)]
 
 
 def _to_zigzag(array: jax.Array, axis_name: Any, count: int, axis: int) -> jax.Array:
-    """Return the pieces i and 2n - 1 - i of the sequence on device i, which has the pieces 2i and 2i + 1."""
+    """Exchange pieces of the sequence between n devices. Device i has pieces 2i and 2i + 1 before the exchange, and
+    pieces i and 2n - 1 - i after it.
+    """
     first, second = _routes(count)
     halves = jnp.split(array, 2, axis=axis)
     even, odd = lax.ppermute(halves[0], axis_name, first), lax.ppermute(halves[1], axis_name, second)
@@ -188,7 +208,7 @@ def _to_zigzag(array: jax.Array, axis_name: Any, count: int, axis: int) -> jax.A
 
 
 def _from_zigzag(array: jax.Array, axis_name: Any, count: int) -> jax.Array:
-    """Undo `_to_zigzag` along the dimension before the last."""
+    """Send the pieces of the second-to-last dimension back to the devices from which `_to_zigzag` took them."""
     first, second = ([(to, source) for source, to in route] for route in _routes(count))
     low, high = jnp.split(array, 2, axis=-2)
     is_even = lax.axis_index(axis_name) % 2 == 0

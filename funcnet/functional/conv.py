@@ -61,20 +61,21 @@ def conv2d(
         input: floating-point array of shape (B, I, H, W) or (I, H, W).
         weight: array of shape (O, I / G, kH, kW) and of the input's dtype.
         bias: array of shape (O,).
-        stride: step of the kernel over the input.
+        stride: distance in the input between neighbouring positions of the kernel.
         padding: number of zeros on each side. 'valid' means 0. 'same' keeps the size of the input and requires stride
             1. If the total padding for 'same' is odd, the additional zero is on the right.
         dilation: distance between the elements of the kernel.
-        groups: number of groups, G, which must divide I and O. Each group of output channels depends only on its own
-            group of input channels.
+        groups: number of groups, G, which must divide I and O. Each group of output channels depends only on the
+            corresponding group of input channels.
 
     Returns:
         An array of shape (B, O, H', W') or (O, H', W'), with
         `H' = (H + 2 · padding - dilation · (kH - 1) - 1) // stride + 1`.
 
     Raises:
-        ValueError: if the shapes, groups or sizes do not match, or 'same' is combined with a stride above 1.
-        TypeError: if the inputs are not floating-point, or their dtypes differ.
+        ValueError: if the shapes, groups or sizes do not match, `padding` is an unknown string, or 'same' is combined
+            with a stride above 1.
+        TypeError: if the inputs are not floating-point, their dtypes differ, or a size is not an integer.
 
     Example:
         >>> import jax.numpy as jnp
@@ -135,7 +136,7 @@ def conv_tbc(input: jax.Array, weight: jax.Array, bias: jax.Array, pad: int = 0)
 
     Raises:
         ValueError: if the shapes or sizes do not match.
-        TypeError: if the inputs are not floating-point, or their dtypes differ.
+        TypeError: if the inputs are not floating-point, their dtypes differ, or `pad` is not an integer.
 
     Example:
         >>> import jax.numpy as jnp

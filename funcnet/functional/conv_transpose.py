@@ -65,10 +65,10 @@ def conv_transpose2d(
         bias: array of shape (O,).
         stride: distance in the output between the contributions of neighbouring input entries.
         padding: number of entries removed from each side of the output.
-        output_padding: number of entries added to the right side of the output. It must be smaller than the larger of
-            stride and dilation.
-        groups: number of groups, G, which must divide I and O. Each group of input channels affects only its own group
-            of output channels.
+        output_padding: number of entries added to the right side of the output. `output_padding` must be smaller than
+            the larger of stride and dilation.
+        groups: number of groups, G, which must divide I and O. Each group of input channels affects only the
+            corresponding group of output channels.
         dilation: distance between the elements of the kernel.
 
     Returns:
@@ -77,7 +77,7 @@ def conv_transpose2d(
 
     Raises:
         ValueError: if the shapes, groups or sizes do not match.
-        TypeError: if the inputs are not floating-point, or their dtypes differ.
+        TypeError: if the inputs are not floating-point, their dtypes differ, or a size is not an integer.
 
     Example:
         >>> import jax.numpy as jnp

@@ -1,17 +1,17 @@
-"""Convolution with XLA's own operation or, on CPU, with an equivalent operation that is faster there.
+"""Convolution with XLA's convolution operation or, on CPU, with an equivalent operation that is faster on CPU.
 
 XLA's CPU backend passes plain convolutions in one and two dimensions to Eigen. The CPU backend computes all other
-convolutions, including some gradients, in naive loops that are ten to five hundred times slower. On CPU, this module
-therefore uses other forms:
+convolutions, including some gradients, in naive loops that are ten to five hundred times slower. On CPU, this file
+therefore replaces the slow convolutions:
 
 - A convolution with a kernel of one pixel becomes a matrix product.
 - A depthwise convolution becomes a sum of shifted inputs.
-- A few groups are convolved one by one. Many groups become one batched matrix product for each kernel element.
+- Up to 8 groups are convolved one by one. More groups become one batched matrix product for each kernel entry.
 - A convolution in three dimensions becomes a sum of convolutions in two dimensions, one for each kernel depth.
 - A transposed convolution with a stride computes each phase of its output separately and interleaves the phases.
 
 Letters: `B batch, I in_channels, O out_channels, G groups, S spatial sizes, K kernel sizes`. A tap is one entry of the
-kernel. The callers check the arguments.
+kernel. The functions that call this file check the arguments.
 """
 
 import itertools
@@ -29,7 +29,7 @@ __all__ = ["TRANSPOSED", "convolve", "convolve_transposed"]
 
 TRANSPOSED = "convolve_transposed"  # the name scope of transposed convolutions
 _MOST_TAPS = 64  # shifted inputs are written out one by one, and more of them would take too long to compile
-_MOST_GROUPS = 8  # likewise; with more groups, each tap is one batched product of all groups
+_MOST_GROUPS = 8  # groups are written out too; with more of them, each tap is one batched product
 
 Pads = Sequence[tuple[int, int]]
 
@@ -56,8 +56,8 @@ def convolve_transposed(
 ) -> jax.Array:
     """Return the transposed convolution of x (B, I, *S) and w (I, O / G, *K).
 
-    `pads` contains the numbers of entries to add to the two sides of each output dimension. Negative numbers remove
-    entries.
+    For each spatial dimension of the output, `pads` contains the numbers of entries to add at the two ends of the
+    dimension. Negative numbers remove entries.
 
     Example:
         >>> x, w = jnp.ones((1, 1, 2)), jnp.arange(3.0).reshape(1, 1, 3)
@@ -86,7 +86,9 @@ def _plain_transposed(
 
 
 def _turned(w: jax.Array, pads: Pads, dilations: Sequence[int], groups: int) -> tuple[jax.Array, list[tuple[int, int]]]:
-    """Return the kernel (O, I / G, *K) and the pads with which a convolution computes a transposed convolution."""
+    """Return a flipped kernel (O, I / G, *K) and pads, with which an ordinary convolution computes a transposed
+    convolution.
+    """
     kernels = w.shape[2:]
     grouped = w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
     turned = lax.rev(jnp.swapaxes(grouped, 1, 2), tuple(range(3, grouped.ndim)))
@@ -136,7 +138,7 @@ def _fast(
         return _groupwise(_pad(x, pads), w, strides, dilations, groups)
     if rank == 3 and kernels[0] <= _MOST_TAPS:
         return _by_depth(x, w, strides, pads, dilations, groups)
-    # Where the output is larger than the input, XLA turns the kernel's gradient into a form that Eigen cannot run.
+    # If the output is larger than the input, XLA turns the kernel's gradient into a form that Eigen cannot run.
     spans = [d * (k - 1) for d, k in zip(dilations, kernels, strict=True)]
     if any(low + high > span for (low, high), span in zip(pads, spans, strict=True)):
         x, pads = _pad(x, pads), [(0, 0)] * rank
@@ -148,9 +150,9 @@ def _pad(x: jax.Array, pads: Pads) -> jax.Array:
 
 
 def _pixelwise(x: jax.Array, w: jax.Array) -> jax.Array:
-    """Multiply the channels of every pixel by a matrix.
+    """Convolve with a kernel of one pixel: multiply the channels of every pixel by a matrix.
 
-    Each large image is multiplied separately, which avoids transposes. Small images share one product.
+    Each large image is multiplied separately, which avoids transposes. Small images share one matrix product.
     """
     batch, channels, *sizes = x.shape
     matrix, pixels = w.reshape(w.shape[:2]), math.prod(sizes)
@@ -164,9 +166,9 @@ def _pixelwise(x: jax.Array, w: jax.Array) -> jax.Array:
 
 
 def _patches(x: jax.Array, w: jax.Array, strides: Sequence[int]) -> tuple[jax.Array, jax.Array]:
-    """Turn a convolution whose stride equals its kernel size into a convolution of single pixels.
+    """Turn a convolution whose stride equals its kernel size into a convolution with a kernel of one pixel.
 
-    The values of a patch become the channels of one pixel.
+    The values of each patch of the input become the channels of one pixel.
     """
     sizes = [n // s for n, s in zip(x.shape[2:], strides, strict=True)]
     kept = lax.slice(x, (0,) * x.ndim, (*x.shape[:2], *(n * s for n, s in zip(sizes, strides, strict=True))))
@@ -180,7 +182,7 @@ def _patches(x: jax.Array, w: jax.Array, strides: Sequence[int]) -> tuple[jax.Ar
 def _taps(
     x: jax.Array, kernels: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> Iterator[jax.Array]:
-    """Yield the part (B, I, *S') of the input that each tap of the kernel multiplies, in the order of the taps."""
+    """For each tap (entry) of the kernel, yield the entries (B, I, *S') of the input that this tap multiplies."""
     steps = list(zip(x.shape[2:], kernels, strides, dilations, strict=True))
     reach = [(n - d * (k - 1) - 1) // s * s + 1 for n, k, s, d in steps]
     for tap in itertools.product(*(range(k) for k in kernels)):
@@ -224,9 +226,9 @@ def _by_depth(
 
 
 def _by_phases(x: jax.Array, grouped: jax.Array, strides: Sequence[int], pads: Pads) -> jax.Array:
-    """Convolve with a separate part of the kernel for each phase of the output, and interleave the phases.
+    """Compute each phase of a transposed convolution with the taps that affect this phase, and interleave the phases.
 
-    Entry u of an output dimension has phase `u mod stride`. `grouped` is (G, I / G, O / G, *K).
+    Entry u of an output dimension has phase `u mod stride`. `grouped` is the kernel, of shape (G, I / G, O / G, *K).
     """
     rank, (groups, ins, outs), kernels = len(strides), grouped.shape[:3], grouped.shape[3:]
     counts = [-(-k // s) for k, s in zip(kernels, strides, strict=True)]  # number of taps per phase

@@ -1,7 +1,7 @@
 """Distances and angles between vectors. Letters: `N rows, D entries of a vector`.
 
-The computation uses at least float32. For equal vectors, the norm of the difference has no derivative, and the gradient
-is 0, as in torch.
+The computation uses at least float32. For equal vectors, the norm of the difference has no derivative. As in torch, the
+gradient for equal vectors is 0.
 """
 
 import functools
@@ -25,11 +25,11 @@ def cosine_similarity(x1: jax.Array, x2: jax.Array, dim: int = 1, eps: float = 1
         x1: floating-point array of any shape.
         x2: array of the same dtype, whose shape broadcasts with that of `x1`.
         dim: dimension of the broadcast shape along which the vectors extend.
-        eps: lower bound on each norm, to avoid division by zero. A norm below the bound keeps the gradient that it
-            would have without the bound.
+        eps: lower bound on each norm, to avoid division by zero. As in torch, the derivative of a norm is computed
+            without this bound.
 
     Returns:
-        Similarities in [-1, 1], of the broadcast shape without `dim`.
+        The cosine similarities, which lie in [-1, 1]. The result has the broadcast shape without `dim`.
 
     Raises:
         ValueError: if the shapes do not broadcast, or `dim` is out of range.
@@ -53,8 +53,8 @@ def cosine_similarity(x1: jax.Array, x2: jax.Array, dim: int = 1, eps: float = 1
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))
 def _unit(x: jax.Array, dim: int, eps: float) -> jax.Array:
-    """Return x / max(norm, eps). As in torch, the derivative of the divisor is the derivative of the norm, even where
-    eps is larger than the norm.
+    """Return `x / max(norm, eps)`, where norm is the Euclidean norm along `dim`. As in torch, the derivative of
+    `max(norm, eps)` is that of the norm, even where eps is larger.
     """
     return x / jnp.maximum(vector_norm(x, 2.0, dim), eps)
 
@@ -108,7 +108,8 @@ def pdist(input: jax.Array, p: float = 2.0) -> jax.Array:
 
     Args:
         input: floating-point array of shape (N, D).
-        p: order of the norm, at least 0. With p = 0, the distance is the number of entries that differ.
+        p: order of the norm, at least 0. With p = 0, the distance of two rows is the number of entries in which they
+            differ.
 
     Returns:
         An array of shape (N · (N - 1) / 2,). For p = inf, every entry with the largest difference receives the full
@@ -137,16 +138,18 @@ def pdist(input: jax.Array, p: float = 2.0) -> jax.Array:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 def _distances(x: jax.Array, p: float) -> jax.Array:
-    """Return all N² distances. XLA computes them without storing the differences."""
+    """Return the distances (N, N) between all pairs of rows. XLA computes the distances without storing the N²
+    difference vectors.
+    """
     return vector_norm(x[:, None] - x[None], p, -1, False).squeeze(-1)
 
 
 @_distances.defjvp
 def _distances_jvp(p: float, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-    """Compute the tangent with respect to the first vector of each pair, one row at a time, and add its transpose.
+    """Compute the tangents (N, N) for a change of the first vector of each pair, row by row, and add their transpose.
 
-    The transpose is the tangent with respect to the second vector. On CPU, this takes a twentieth of the time of one
-    sum over N² slopes, and it stores N slopes instead of N².
+    The transpose contains the tangents for a change of the second vector. On CPU, the loop over rows takes a twentieth
+    of the time of one sum over N² slopes, and stores N slopes instead of N².
     """
     (x,), (dx,) = primals, tangents
     distances = _distances(x, p)
@@ -161,7 +164,7 @@ def _distances_jvp(p: float, primals: Any, tangents: Any) -> tuple[jax.Array, ja
 
 
 def _two(where: str, x1: jax.Array, x2: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return both arrays, broadcast to one shape."""
+    """Broadcast `x1` and `x2` to a common shape, or raise an error."""
     x1, x2 = checks.floating(where, "x1", x1), checks.floating(where, "x2", x2)
     checks.one_dtype(where, x1=x1, x2=x2)
     try:

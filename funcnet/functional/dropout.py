@@ -1,8 +1,8 @@
 """Dropout, which in training sets random entries to 0 and scales the others so that the expected value is the same.
 
-Every function takes a keyword-only `rng`. The masks come from `funcnet.random.dropout_mask`. Tests can replace this
-function, because JAX cannot draw the same random numbers as torch. `inplace` exists for compatibility with torch and is
-ignored.
+Every function takes a random key as the keyword-only argument `rng`. The dropout masks are drawn with
+`funcnet.random.dropout_mask`. JAX cannot draw the same random numbers as torch, so a test that compares both libraries
+may replace `dropout_mask`. `inplace` exists for compatibility with torch and is ignored.
 """
 
 import jax
@@ -35,7 +35,8 @@ def dropout(
 
     Raises:
         ValueError: if p is outside [0, 1], or `rng` is required but missing.
-        TypeError: if the input is not floating-point (checked only in training with 0 < p < 1).
+        TypeError: if `training` is an array or a string. In training with 0 < p < 1, an input that is not
+            floating-point also raises a TypeError.
 
     Example:
         >>> dropout(jnp.ones(4), 0.5, training=False)
@@ -62,7 +63,8 @@ def dropout1d(
 
     Raises:
         ValueError: if the input has the wrong rank, p is outside [0, 1], or `rng` is required but missing.
-        TypeError: if the input is not floating-point (checked only in training with 0 < p < 1).
+        TypeError: if `training` is an array or a string. In training with 0 < p < 1, an input that is not
+            floating-point also raises a TypeError.
 
     Example:
         >>> dropout1d(jnp.ones((2, 3, 4)), 0.5, rng=jax.random.key(0)).std(axis=-1).max()
@@ -89,7 +91,8 @@ def dropout2d(
     Raises:
         ValueError: if p is outside [0, 1]. In training with 0 < p < 1, an input with fewer than two dimensions or a
             missing `rng` also raises a ValueError.
-        TypeError: if the input is not floating-point (checked only in training with 0 < p < 1).
+        TypeError: if `training` is an array or a string. In training with 0 < p < 1, an input that is not
+            floating-point also raises a TypeError.
 
     Example:
         >>> dropout2d(jnp.ones((2, 3, 4, 4)), 0.5, rng=jax.random.key(0)).std(axis=(2, 3)).max()
@@ -114,7 +117,8 @@ def dropout3d(
 
     Raises:
         ValueError: if the input has the wrong rank, p is outside [0, 1], or `rng` is required but missing.
-        TypeError: if the input is not floating-point (checked only in training with 0 < p < 1).
+        TypeError: if `training` is an array or a string. In training with 0 < p < 1, an input that is not
+            floating-point also raises a TypeError.
 
     Differs from torch: an input that has neither four nor five dimensions is an error, whereas torch only warns.
 
@@ -130,7 +134,7 @@ def dropout3d(
 def alpha_dropout(
     input: jax.Array, p: float = 0.5, training: bool = False, inplace: bool = False, *, rng: jax.Array | None = None
 ) -> jax.Array:
-    """Apply dropout for networks with selu activations. It preserves mean 0 and variance 1.
+    """Apply dropout for networks with selu activations. This form of dropout preserves mean 0 and variance 1.
 
     Dropped entries become the lower limit of selu, `α' = -1.7581`. Every entry x is then mapped to `a · x + b`, with
     `a = 1 / sqrt((1 - p)(1 + p α'²))` and `b = -a p α'`.
@@ -147,7 +151,8 @@ def alpha_dropout(
 
     Raises:
         ValueError: if p is outside [0, 1], or `rng` is required but missing.
-        TypeError: if the input is not floating-point (checked only in training with 0 < p < 1).
+        TypeError: if `training` is an array or a string. In training with 0 < p < 1, an input that is not
+            floating-point also raises a TypeError.
 
     Example:
         >>> alpha_dropout(jnp.zeros(1000), 0.1, training=True, rng=jax.random.key(0)).round(3).max()
@@ -173,7 +178,8 @@ def feature_alpha_dropout(
     Raises:
         ValueError: if p is outside [0, 1]. In training with 0 < p < 1, an input with fewer than two dimensions or a
             missing `rng` also raises a ValueError.
-        TypeError: if the input is not floating-point (checked only in training with 0 < p < 1).
+        TypeError: if `training` is an array or a string. In training with 0 < p < 1, an input that is not
+            floating-point also raises a TypeError.
 
     Example:
         >>> feature_alpha_dropout(jnp.ones((2, 3, 4)), 0.5, True, rng=jax.random.key(0)).std(axis=-1).max()
@@ -203,7 +209,10 @@ def _drop(
     leading: int | None = None,
     floor: float = 0.0,
 ) -> jax.Array:
-    """Replace random entries by `floor`. The mask covers the first `leading` dimensions; None means all dimensions."""
+    """Replace random entries of the input by `floor`, and rescale the result as `dropout` and `alpha_dropout` describe.
+    The random mask has the first `leading` dimensions of the input, and is broadcast over the others; None means all
+    dimensions.
+    """
     checks.probability(where, "p", p)
     if isinstance(training, str | jax.Array) and not isinstance(training, jax.core.Tracer):
         raise TypeError(

@@ -1,7 +1,7 @@
-"""Sliding blocks of an image: `unfold` extracts them, and `fold` sums them into an image.
+"""Sliding blocks of an image: `unfold` extracts the blocks, and `fold` sums them into an image.
 
-Letters: `B batch, C channels, H height, W width, k kernel sizes, h and w numbers of blocks, L = h · w`. Both functions
-process one dimension after the other, so they take kH + kW slices instead of kH · kW.
+Letters: `B batch, C channels, H height, W width, k kernel sizes, h and w numbers of blocks, L = h · w`. `unfold` and
+`fold` process one dimension after the other, so they take kH + kW slices instead of kH · kW.
 """
 
 import math
@@ -20,14 +20,16 @@ __all__ = ["fold", "unfold"]
 def fold(
     input: jax.Array, output_size: Ints, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1
 ) -> jax.Array:
-    """Sum blocks into an image. Each block is placed where `unfold` extracts it, and overlapping values are added.
+    """Build an image as the sum of its blocks. Each block is placed at the position from which `unfold` extracts it,
+    and overlapping values are added.
 
     Args:
         input: floating-point array of shape (B, C · kH · kW, L) or (C · kH · kW, L).
-        output_size: size (H, W) of the image. One number applies to both dimensions, here and in the arguments below.
+        output_size: size (H, W) of the image. Each argument from `output_size` to `stride` may also be one number, for
+            both dimensions.
         kernel_size: size (kH, kW) of the blocks.
         dilation: distance between the elements of a block.
-        padding: number of padding entries on each side of the image. Values in the padding are discarded.
+        padding: number of padding entries on each side of the image. Block values at padding positions are discarded.
         stride: distance between neighbouring blocks.
 
     Returns:
@@ -86,12 +88,12 @@ def fold(
 def unfold(input: jax.Array, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1) -> jax.Array:
     """Extract each block of the input as a column.
 
-    The entry at row i and column j of block l in channel c becomes `y[c · kH · kW + i · kW + j, l]`.
+    In channel c, the entry at row i and column j of block l becomes `y[c · kH · kW + i · kW + j, l]`.
 
     Args:
         input: floating-point array of shape (B, C, H, W) or (C, H, W).
-        kernel_size: size (kH, kW) of the blocks. One number applies to both dimensions, here and in the arguments
-            below.
+        kernel_size: size (kH, kW) of the blocks. Each argument from `kernel_size` to `stride` may also be one number,
+            for both dimensions.
         dilation: distance between the elements of a block.
         padding: number of zeros on each side.
         stride: distance between neighbouring blocks.
@@ -101,7 +103,8 @@ def unfold(input: jax.Array, kernel_size: Ints, dilation: Ints = 1, padding: Int
         product over both dimensions of `(size + 2 · padding - dilation · (k - 1) - 1) // stride + 1`.
 
     Raises:
-        ValueError: if the input has the wrong rank, a size is out of range, or a block is larger than the padded input.
+        ValueError: if the input has the wrong rank or an empty dimension, a size is out of range, or a block is larger
+            than the padded input.
         TypeError: if the input is not floating-point, or a size is not an integer.
 
     Example:

@@ -2,8 +2,9 @@
 
 Letters: `B batch, C channel, D depth, H height, W width, S input size, n output size, K kernel size`.
 
-If u is drawn from U(0, 1), and `a = (S - K) / (n - 1)`, then window i starts at `floor((i + u) · a) - floor(u · a)`,
-and the last window ends where the input ends. Each channel of each example has its own u for each dimension.
+Let u be a random number from U(0, 1), and `a = (S - K) / (n - 1)`. Window i starts at
+`floor((i + u) · a) - floor(u · a)`, and the last window ends at the end of the input. A separate number u is drawn for
+every spatial dimension of every channel of every example.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,8 @@ def fractional_max_pool2d(
     *,
     rng: jax.Array | None = None,
 ) -> Any:
-    """Take the maximum of each window. The windows start at random, almost evenly spaced positions.
+    """Return the maximum of each window of a two-dimensional input. The windows start at random, almost evenly spaced
+    positions.
 
     Args:
         input: floating-point array of shape (B, C, H, W) or (C, H, W).
@@ -40,7 +42,8 @@ def fractional_max_pool2d(
             `output_size` is None, `H' = int(H · ratio)`.
         return_indices: if True, also return the indices of the maxima, in the form that `max_unpool2d` requires.
         _random_samples: random numbers u for (width, height), in torch's order, of shape (B, C, 2). The first dimension
-            may be larger than B. If None, these numbers are drawn with `rng`.
+            of the samples may be larger than the batch size B. If `_random_samples` is None, the samples are drawn with
+            `rng`.
         rng: random key, required if `_random_samples` is None.
 
     Returns:
@@ -81,8 +84,8 @@ def fractional_max_pool3d(
     The input has shape (B, C, D, H, W) or (C, D, H, W). `_random_samples` has shape (B, C, 3) and holds the random
     numbers u for (depth, height, width).
 
-    Differs from torch: as in `fractional_max_pool2d`. In addition, torch rejects the largest possible output,
-        `n = S - K + 1`.
+    Differs from torch: as in `fractional_max_pool2d`. Moreover, torch rejects the largest possible output size,
+        `n = S - K + 1`, which is accepted here.
 
     Example:
         >>> x = jnp.arange(125.0).reshape(1, 5, 5, 5)
@@ -134,7 +137,9 @@ def _fractional_max_pool(
 
 
 def _starts(u: jax.Array, size: int, n: int, kernel: int) -> jax.Array:
-    """Return the start positions (…, n) of n windows. The last window ends where the input ends."""
+    """Return the start positions (…, n) of n windows along one dimension. The last window ends at the end of the
+    dimension.
+    """
     last = jnp.full((*u.shape[:-1], 1), size - kernel, jnp.int32)
     if n == 1:
         return last

@@ -1,8 +1,8 @@
 """Piecewise activations: hardtanh, relu6, hardsigmoid, hardswish, hardshrink and softshrink.
 
-The derivatives at the corners are those of torch, not of JAX. For bfloat16 inputs, the computation uses float32, and
-the result is rounded once at the end. `inplace` exists for compatibility with torch. It is ignored, because arrays are
-immutable.
+At the corners between two pieces, the derivatives are those of torch, not of JAX. For bfloat16 inputs, the computation
+uses float32, and the result is rounded once at the end. `inplace` exists for compatibility with torch, and is ignored
+because arrays are immutable.
 """
 
 import functools
@@ -14,14 +14,14 @@ from funcnet.functional import checks
 
 __all__ = ["hardshrink", "hardsigmoid", "hardswish", "hardtanh", "relu6", "softshrink"]
 
-_SIXTH = 0.1666666716337204  # in float64, too, this float32 is the slope of torch's hardsigmoid
+_SIXTH = 0.1666666716337204  # 1/6 in float32, which is the slope of torch's hardsigmoid even in float64
 
 
 def hardtanh(input: jax.Array, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> jax.Array:
     """Compute `min(max(x, min_val), max_val)` element-wise. The derivative is 0 at both bounds.
 
     Args:
-        input: floating-point or integer array of any shape. For integers, the bounds are truncated to integers.
+        input: floating-point or integer array of any shape. For an integer input, the bounds are truncated to integers.
         min_val: lower bound.
         max_val: upper bound.
         inplace: ignored.
@@ -194,7 +194,7 @@ def softshrink(input: jax.Array, lambd: float = 0.5) -> jax.Array:
 
     Args:
         input: floating-point array of any shape.
-        lambd: distance to move, at least 0.
+        lambd: distance by which `x` moves, at least 0.
 
     Returns:
         An array of the same shape and dtype as the input.

@@ -1,6 +1,6 @@
 """Instance normalisation. Letters: `B batch, C channel, S spatial dimensions`.
 
-Instance normalisation is batch normalisation of the input reshaped to (1, B · C, *S), where every channel of every
+Instance normalisation is batch normalisation of the input reshaped to (1, B · C, *S), so that every channel of every
 example is a separate channel. `batchnorm.py` explains how the statistics stay accurate at a large mean.
 """
 
@@ -38,14 +38,14 @@ def instance_norm(
         running_var: array of shape (C,), usually float32, or None for no running variance.
         weight: array of shape (C,); None means 1.
         bias: array of shape (C,); None means 0.
-        use_input_stats: if True, use the statistics of the input. Otherwise, use the running statistics. The argument
-            must be a Python bool.
-        momentum: weight of the new value, a float or a traced scalar.
+        use_input_stats: if True, use the statistics of the input. If False, use the running statistics.
+            `use_input_stats` must be a Python bool.
+        momentum: weight of the batch average in the new running statistics, a float or a traced scalar.
         eps: number added to the variance.
 
     Returns:
         A tuple (y, running_mean, running_var). y has the shape and dtype of the input. The running statistics are
-        updated and keep their dtypes. If they are None, they stay None.
+        updated and keep their dtypes. Running statistics that are None stay None.
 
     Raises:
         ValueError: if the shapes do not match, a channel has only one position, the running statistics are required but

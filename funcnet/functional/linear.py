@@ -10,12 +10,12 @@ __all__ = ["bilinear", "linear"]
 
 
 def linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -> jax.Array:
-    """Multiply the last dimension by a matrix: `y = x Aᵀ + b`.
+    """Multiply the last dimension by a matrix: `y = x Aᵀ + b`, where A is the weight and b is the bias.
 
     Args:
         input: floating-point array of shape (*, I).
-        weight: array of the input's dtype and of shape (O, I) or (I,). With shape (I,), there is a single output, and
-            the result has no dimension O.
+        weight: array of the input's dtype and of shape (O, I) or (I,). If the weight has shape (I,), there is a single
+            output, and the result has no dimension O.
         bias: array of shape (O,), or one number of shape () or (1,) that is added to all outputs. If the weight has
             shape (I,), the bias must have shape ().
 
@@ -52,7 +52,7 @@ def linear(input: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -
 
 
 def bilinear(input1: jax.Array, input2: jax.Array, weight: jax.Array, bias: jax.Array | None = None) -> jax.Array:
-    """Compute one bilinear form per output: `y_o = x1ᵀ A_o x2 + b_o`.
+    """Compute one bilinear form per output: `y_o = x1ᵀ A_o x2 + b_o`, where A is the weight and b is the bias.
 
     Args:
         input1: floating-point array of shape (*, I1).

@@ -1,8 +1,10 @@
-"""A linear layer and its cross-entropy in one function. Letters: `B batch, I in_features, C classes, S further sizes`.
+"""One function for a linear layer and the cross-entropy of its output.
+
+Letters: `B batch, I in_features, C classes, S further sizes`.
 
 With `LinearCrossEntropyOptions`, the batch is processed in chunks, so that the complete logits (B, C) are never stored.
-With 30 000 classes, the logits would fill the memory. The gradients of a summed loss are computed in the forward pass,
-chunk by chunk, so that the logits of each chunk are computed only once.
+With 30 000 classes, for example, the complete logits may exceed the memory. If the losses are summed or averaged, their
+gradients are computed in the forward pass, chunk by chunk, so that the logits of each chunk are computed only once.
 """
 
 import dataclasses
@@ -34,18 +36,18 @@ class LinearCrossEntropyOptions:
 
     Args:
         allow_retain_graph: ignored, because a function has no graph to keep.
-        batch_chunk_size: number of rows per chunk. If None, `chunking_method` determines this number.
-        chunking_method: 'aspect_ratio' makes chunks whose logits take as much memory as the input; the number of rows
-            per chunk is rounded up to a power of two. 'aspect_ratio:n' divides this number of rows by n. 'auto' means
-            'aspect_ratio:2'. None means that `batch_chunk_size` is used.
+        batch_chunk_size: number of rows per chunk. If `batch_chunk_size` is None, `chunking_method` determines the
+            number of rows.
+        chunking_method: 'aspect_ratio' chooses chunks whose logits take as much memory as the entire input. The number
+            of rows per chunk is rounded up to a power of two. 'aspect_ratio:n' divides this number of rows by n. 'auto'
+            means 'aspect_ratio:2'. None means that `batch_chunk_size` is used.
         acc_policy: 'accurate', 'balanced', 'compact' or 'auto'. The policy is ignored, because sums always use at least
             float32.
-        acc_dtype: None or the input's dtype; if the input's dtype has 16 bits, float32 is also allowed. The dtype is
-            checked, but has
-            no effect.
+        acc_dtype: None or the input's dtype. If the input's dtype has 16 bits, float32 is also allowed. `acc_dtype` is
+            checked, but has no effect.
 
     Raises:
-        ValueError: if an argument has any other value.
+        ValueError: if an argument has a value that is not listed under Args.
 
     Differs from torch: `allow_retain_graph`, `acc_policy` and `acc_dtype` have no effect.
 
@@ -85,14 +87,23 @@ class LinearCrossEntropyOptions:
             )
 
     def chunk_size(self, batch: int, in_features: int, classes: int) -> int:
-        """Return the number of rows per chunk."""
+        """Return the number of rows per chunk.
+
+        Args:
+            batch: number of rows of the input.
+            in_features: number of entries of a row.
+            classes: number of classes.
+
+        Raises:
+            ValueError: if `batch_chunk_size` and `chunking_method` disagree, or `batch_chunk_size` is None although
+                `batch` is a symbolic size of `jax.export`.
+        """
         method, asked = self.chunking_method, self.batch_chunk_size
         if not isinstance(batch, int):  # a symbolic size of `jax.export`
             if asked is None:
                 raise ValueError(
-                    "LinearCrossEntropyOptions: the chunk size depends on a symbolic batch size; expected "
-                    "batch_chunk_size, got "
-                    f"None for {batch} rows."
+                    "LinearCrossEntropyOptions: the chunk size cannot be computed from a symbolic batch size; expected "
+                    f"an int as batch_chunk_size, got None for {batch} rows."
                 )
             return asked
         if method is None or (method == "auto" and asked is not None):
@@ -129,22 +140,24 @@ def linear_cross_entropy(
         linear_bias: array of shape (C, *S).
         weight: array of shape (C,), with one weight per class.
         reduction: 'mean', 'sum' or 'none', as in `cross_entropy`.
-        ignore_index: class id to ignore; None means -100. With probabilities, `ignore_index` must be None.
+        ignore_index: class id to ignore; None means -100. If the target contains probabilities, `ignore_index` must be
+            None.
         label_smoothing: as in `cross_entropy`.
-        options: how to split the batch into chunks. If None, the batch is not split. Chunks require class ids, a
-            `linear_weight` of shape (C, I) and no label smoothing. Otherwise, a warning is issued, and the options are
-            ignored.
+        options: how to split the batch into chunks. If None, the batch is not split. Splitting requires class ids as
+            the target, a `linear_weight` of shape (C, I) and no label smoothing. If one of these conditions is not met,
+            a warning is issued, and the options are ignored.
 
     Returns:
-        A scalar, or an array (B, *S) for 'none', in the input's dtype. With chunks, the logits stay in at least
-        float32. Without chunks, the logits are rounded to the input's dtype.
+        A scalar, or an array (B, *S) for 'none', in the input's dtype. If the batch is split, the logits stay in at
+        least float32. Otherwise, the logits are rounded to the input's dtype.
 
     Raises:
-        ValueError: if the shapes do not match, `reduction` is unknown, `ignore_index` is given with probabilities, or
-            an id is out of range. Under `jit`, an id out of range gives a loss of NaN instead.
+        ValueError: if the shapes do not match, `reduction` is unknown, `ignore_index` is given with probabilities, an
+            option does not fit the input, or an id is out of range. Under `jit`, an id out of range gives a loss of NaN
+            instead.
         TypeError: if `input` or `linear_weight` is not floating-point, or the dtypes differ.
 
-    Differs from torch: chunks also support forward-mode differentiation, second derivatives and `vmap`.
+    Differs from torch: a batch that is split also supports forward-mode differentiation, second derivatives and `vmap`.
 
     Example:
         >>> hidden, table = jnp.ones((4, 2)), jnp.zeros((8, 2))
@@ -179,6 +192,10 @@ def linear_cross_entropy(
             f"label_smoothing {label_smoothing}.",
             stacklevel=2,
         )
+    checks.probability(where, "label_smoothing", label_smoothing)
+    axis = min(len(logits_shape) - 1, 1)
+    wanted = logits_shape[:axis] + logits_shape[axis + 1 :] if integral else logits_shape
+    checks.shape_of(where, "target", target, wanted, f"The logits have shape {logits_shape}.")
     flat_bias = None if linear_bias is None else linear_bias.reshape(-1)
     logits = linear(input, linear_weight.reshape(-1, input.shape[-1]), flat_bias).reshape(logits_shape)
     return cross_entropy(
@@ -228,7 +245,7 @@ def _in_chunks(
     ignore_index: int,
     options: LinearCrossEntropyOptions,
 ) -> jax.Array:
-    """Return the losses of all rows, or the sum or mean of these losses."""
+    """Compute the losses in chunks of rows, and return the losses of all rows, or their sum or mean."""
     batch, classes = rows.shape[0], table.shape[0]
     checks.ids_in_range(where, "target", ids, classes, ignore=ignore_index)
     kept = ids != ignore_index
@@ -254,7 +271,7 @@ def _in_chunks(
 
 
 def _split(x: jax.Array, parts: int, size: int, fill: int = 0) -> jax.Array:
-    """Reshape x to (chunks, parts · size, …), padded with `fill`.
+    """Divide the rows of x into chunks (chunks, parts · size, …), and pad the last chunk with `fill`.
 
     The rows of x form `parts` equal parts, one per device. Every chunk contains `size` rows of each part, so that all
     rows stay on their device.
@@ -268,7 +285,7 @@ def _split(x: jax.Array, parts: int, size: int, fill: int = 0) -> jax.Array:
 
 
 def _joined(x: jax.Array, rows: int, parts: int) -> jax.Array:
-    """Invert `_split` for an array with one number per row."""
+    """Join the chunks of an array with one number per row, and remove the padding that `_split` added."""
     chunks, size = x.shape
     x = reshaped(x, (chunks, parts, size // parts)).swapaxes(0, 1)
     return reshaped(reshaped(x, (parts, chunks * (size // parts)))[:, : rows // parts], (rows,))
@@ -277,9 +294,9 @@ def _joined(x: jax.Array, rows: int, parts: int) -> jax.Array:
 def _chunk(
     rows: jax.Array, table: jax.Array, bias: jax.Array | None, ids: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the losses (b,), the softmax (b, C) and a mask of the target classes (b, C) for one chunk.
+    """Return the losses (b,), the softmax (b, C) and a mask of the target classes (b, C) for one chunk of b rows.
 
-    An id of -1 marks a row that does not count. Its logits are replaced by 0.
+    A target id of -1 marks an ignored row. The logits of an ignored row are replaced by 0.
     """
     wide = checks.wide_dtype(rows)
     logits = _product(rows, table, 1, 1, wide)
@@ -295,7 +312,9 @@ def _chunk(
 
 @jax.custom_jvp
 def _total(rows: jax.Array, table: jax.Array, bias: jax.Array | None, share: jax.Array, ids: jax.Array) -> jax.Array:
-    """Return Σ share · loss over all rows. `rows` is (chunks, b, I), and `share` and `ids` are (chunks, b)."""
+    """Return the weighted sum of the losses, Σ share · loss over all rows. For chunks of b rows, `rows` has the shape
+    (chunks, b, I), and `share` and `ids` have the shape (chunks, b).
+    """
 
     def step(total, chunk):
         rows, share, ids = chunk
@@ -306,7 +325,9 @@ def _total(rows: jax.Array, table: jax.Array, bias: jax.Array | None, share: jax
 
 
 def _total_jvp(primals, tangents):
-    """Compute the sum and, in the same pass, its gradients with respect to the arguments that have a tangent."""
+    """Compute the weighted sum of the losses (see `_total`). In the same pass, compute its gradients with respect to
+    those arguments that have a tangent.
+    """
     rows, table, bias, share, ids = primals
     needed = [given is not None and not isinstance(given, SymbolicZero) for given in tangents]
     wide = share.dtype
@@ -340,18 +361,18 @@ _total.defjvp(_total_jvp, symbolic_zeros=True)
 
 
 def _product(a: jax.Array, b: jax.Array, axis_a: int, axis_b: int, dtype: Any) -> jax.Array:
-    """Return the matrix product of `a` and `b` over the given axes, with sums in `dtype`."""
+    """Return the matrix product of `a` and `b`, summed over `axis_a` of `a` and `axis_b` of `b` in `dtype`."""
     if a.dtype == dtype:
         return _dot(a, b, axis_a, axis_b, dtype)
     return bilinear(_dot, _dot_on_cpu, a, b, axis_a, axis_b, dtype)
 
 
 def _dot(a: jax.Array, b: jax.Array, axis_a: int, axis_b: int, dtype: Any) -> jax.Array:
-    summed = replicated(a, 2) if any(partition(a)[axis_a : axis_a + 1]) else None  # over the rows of all devices
+    summed = replicated(a, 2) if any(partition(a)[axis_a : axis_a + 1]) else None  # sum over all devices
     numbers = (((axis_a,), (axis_b,)), ((), ()))
     return lax.dot_general(a, b, numbers, preferred_element_type=dtype, out_sharding=summed)
 
 
 def _dot_on_cpu(a: jax.Array, b: jax.Array, axis_a: int, axis_b: int, dtype: Any) -> jax.Array:
-    """Cast to `dtype` first, because XLA's CPU backend in jaxlib 0.10.0 has no bfloat16 product within a loop."""
+    """Cast both arrays to `dtype` first, because in jaxlib 0.10.0, XLA on CPU has no bfloat16 product within loops."""
     return _dot(a.astype(dtype), b.astype(dtype), axis_a, axis_b, dtype)

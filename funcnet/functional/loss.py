@@ -1,8 +1,9 @@
 """All losses of torch.nn.functional, each imported from the file that implements it.
 
-`reduction` is 'mean', 'sum' or 'none'. `size_average` and `reduce` are torch's deprecated arguments for the same
-choice. If either of them is given, it overrides `reduction` and causes a DeprecationWarning. `reduce=False` means
-'none'. Otherwise, `size_average=False` means 'sum', and all other values mean 'mean'.
+`reduction` is 'mean', 'sum' or 'none'. `size_average` and `reduce` are torch's deprecated arguments for choosing the
+reduction. If `size_average` or `reduce` is given, it overrides `reduction` and causes a DeprecationWarning.
+`reduce=False` means 'none'. If `reduce` is not False, `size_average=False` means 'sum', and every other `size_average`
+means 'mean'.
 """
 
 from funcnet.functional.linear_cross_entropy import linear_cross_entropy

@@ -1,6 +1,7 @@
 """Losses that compare scores with classes or probabilities. Letters: `B batch, C classes, S further dimensions`.
 
-Sums are computed in at least float32. The docstring of loss.py describes `reduction`, `size_average` and `reduce`.
+Sums are computed in at least float32. The docstring of loss.py describes the arguments `reduction`, `size_average` and
+`reduce`.
 """
 
 import functools
@@ -30,16 +31,17 @@ def cross_entropy(
     """Compute the cross-entropy of logits x, with class weights w.
 
     The loss is `-w_t · log softmax(x)_t` for a target class t, or `-Σ_c w_c t_c log softmax(x)_c` for target
-    probabilities t. 'mean' divides the sum of the losses by the sum of `w_t` over the targets that are not ignored. For
-    probabilities, 'mean' divides the sum by B · S. With smoothing ε, each loss becomes `(1 - ε) · loss + ε / C · Σ_c
-    -w_c log softmax(x)_c`, with the same divisor.
+    probabilities t. 'mean' divides the sum of the losses by the sum of `w_t` over the targets that are not ignored. If
+    the target contains probabilities, 'mean' divides the sum by B · S. With smoothing ε, each loss becomes `(1 - ε) ·
+    loss + ε / C · Σ_c -w_c log softmax(x)_c`, and the divisor of 'mean' stays the same.
 
     Args:
         input: logits, a floating-point array of shape (B, C, *S) or (C,).
         target: integer class ids in [0, C), with the shape (B, *S) or (), or floating-point probabilities with the
             input's shape.
         weight: array of shape (C,), with one weight per class.
-        ignore_index: class id of the targets to ignore. It is not supported if the target contains probabilities.
+        ignore_index: class id of the targets to ignore. `ignore_index` is not supported if the target contains
+            probabilities.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
         label_smoothing: ε in [0, 1].
@@ -50,7 +52,7 @@ def cross_entropy(
     Raises:
         ValueError: if the shapes do not match, `reduction` is unknown, ε is outside [0, 1], or `ignore_index` is at
             least 0 and the target contains probabilities. An id out of range is also a ValueError, except under `jit`,
-            where its loss is NaN.
+            where the loss of this id is NaN.
         TypeError: if the input is not floating-point, or `weight` has neither the input's dtype nor the dtype of the
             sum.
 
@@ -84,8 +86,9 @@ def cross_entropy(
         losses = (terms if along is None else terms * along).sum(axis)
         return reduced(losses, reduction).astype(input.dtype)
 
-    # log Σ exp - x_t reads the logits without writing a table of log-probabilities, the main cost at 30 000 classes.
-    # Both terms are relative to the largest logit. With logits in the thousands, rounding would erase the difference.
+    # Computing log Σ exp - x_t writes no table of log-probabilities, which would be the main cost at 30 000 classes.
+    # Both terms are relative to the largest logit. Otherwise, with logits in the thousands, rounding would erase the
+    # difference.
     largest, log_total = _log_total(x, axis)
     smooth = None
     if label_smoothing:
@@ -126,7 +129,7 @@ def nll_loss(
 
     Raises:
         ValueError: if the shapes do not match, or `reduction` is unknown. An id out of range is also a ValueError,
-            except under `jit`, where its loss is NaN.
+            except under `jit`, where the loss of this id is NaN.
         TypeError: if the input is not floating-point, the target is not of an integer dtype, or `weight` has neither
             the input's dtype nor the dtype of the sum.
 
@@ -169,7 +172,8 @@ def binary_cross_entropy(
 
     Raises:
         ValueError: if the shapes differ, `weight` does not broadcast to the input, or `reduction` is unknown. An entry
-            of the input or target outside [0, 1] is also a ValueError, except under `jit`, where its loss is NaN.
+            of the input or target outside [0, 1] is also a ValueError, except under `jit`, where the loss of this entry
+            is NaN.
         TypeError: if an array is not floating-point, or the dtypes differ.
 
     Example:
@@ -202,8 +206,7 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: jax.Array | None = None,
 ) -> jax.Array:
-    """Compute `-w · (v t log σ(x) + (1 - t) log(1 - σ(x)))` from logits x, where v is `pos_weight`; the computation
-    does not overflow.
+    """Compute `-w · (v t log σ(x) + (1 - t) log(1 - σ(x)))` from logits x, without overflow. v is `pos_weight`.
 
     Args:
         input: logits, a floating-point array of any shape.
@@ -263,7 +266,7 @@ _binary.defjvp(_binary_jvp, symbolic_zeros=True)
 
 
 def _class_input(where: str, input: jax.Array) -> tuple[jax.Array, int]:
-    """Return the input and its class axis."""
+    """Return the input and the number of its class dimension, or raise an error."""
     input = checks.floating(where, "input", input)
     if input.ndim == 0:
         raise ValueError(f"{where}: input has no class dimension; expected (batch, classes, *) or (classes,), got ().")
@@ -285,7 +288,8 @@ def _along(vector: jax.Array, ndim: int, axis: int) -> jax.Array:
 def _pick(
     where: str, x: jax.Array, target: jax.Array, weight: jax.Array | None, ignore_index: int, axis: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return three arrays of the target's shape: whether each target counts, x at the target class, and the weight.
+    """Return three arrays of the target's shape: whether each target is not ignored, the entry of x at the target
+    class, and the weight of the target class.
 
     The weight of an ignored target is 0.
     """
@@ -312,7 +316,9 @@ def _pick(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _take(x: jax.Array, target: jax.Array, axis: int) -> jax.Array:
-    """Return `x` at the target class. For an invalid class id, return `x` at the nearest valid class."""
+    """Return the entry of `x` at the target class. For an invalid class id, return the entry at the nearest valid
+    class.
+    """
     return jnp.take_along_axis(x, jnp.expand_dims(target, axis), axis, mode="clip").squeeze(axis)
 
 

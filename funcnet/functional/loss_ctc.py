@@ -1,11 +1,12 @@
 """Connectionist temporal classification. Letters: `T input length, B batch, C classes, S target length`.
 
-An alignment is a walk through the positions blank 0, label 0, blank 1, label 1, …, blank S. At each frame, the walk
-stays at its position or moves one step forward. It may skip the blank between two different labels.
+An alignment of a target to the input is a walk through the positions blank 0, label 0, blank 1, label 1, …, blank S. A
+frame is one step of the input. At each frame, the walk stays at its position or moves to the next position. If two
+neighbouring labels differ, the walk may skip the blank between them.
 
-`blanks (B, S + 1)` and `labels (B, S)` hold one log-probability per position. In the forward pass, the log-probability
-of a position counts all walks that end at this position. In the backward pass, the log-probability of a position counts
-all walks that begin at this position.
+The arrays `blanks (B, S + 1)` and `labels (B, S)` hold one log-probability for each position of the walk. In the
+forward pass, the log-probability of a position is that of all walks that end at this position. In the backward pass,
+the log-probability of a position is that of all walks that begin at this position.
 """
 
 from functools import partial
@@ -34,11 +35,11 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> jax.Array:
-    """Compute `-log Σ p(alignment)`, summed over all alignments that give the target once repeats and blanks are
-    removed.
+    """Compute `-log Σ p(alignment)`. The sum is over all alignments that become the target if repeated labels and then
+    blanks are removed.
 
-    As in torch, the gradient is `exp(log_probs)` minus the probability that a frame is aligned to the class. It is
-    correct only if `log_probs` is the output of `log_softmax`.
+    As in torch, the gradient is `exp(log_probs)` minus the probability that a frame is aligned to the class. This
+    gradient is correct only if `log_probs` is the output of `log_softmax`.
 
     Args:
         log_probs: log-probabilities, a floating-point array of shape (T, B, C) or (T, C).
@@ -53,17 +54,18 @@ def ctc_loss(
         reduction: 'mean', 'sum' or 'none'. For 'mean', each loss is first divided by the length of its target, or by 1
             if this length is 0.
         zero_infinity: if True, infinite losses and their gradients are set to 0. If False, the gradient of an infinite
-            loss is NaN. A loss is infinite if its target does not fit into its frames.
+            loss is NaN. The loss of an example is infinite if its target requires more frames than its input has.
 
     Returns:
         A scalar, or an array (B,) for 'none', in the dtype of `log_probs`. The computation uses at least float32.
 
     Raises:
         ValueError: if the shapes do not match, `reduction` is unknown, or `blank` is out of range. An id or a length
-            out of range is also a ValueError, except under `jit`, where the loss of its example is NaN.
+            out of range is also a ValueError, except under `jit`, where the loss of the example is NaN.
         TypeError: if `log_probs` is not floating-point, or the targets or lengths are not of an integer dtype.
 
-    Differs from torch: where a log-probability is -inf, its gradient is 0, not NaN. Second derivatives are supported.
+    Differs from torch: the gradient with respect to a log-probability of -inf is 0, not NaN. Second derivatives are
+        supported.
 
     Example:
         >>> log_probs = jnp.log(jnp.full((3, 1, 2), 0.5))
@@ -100,7 +102,7 @@ def ctc_loss(
 
 
 def _lengths(where: str, name: str, lengths: Any, batch: int, most: int) -> jax.Array:
-    """Return the lengths as (B,) integers, or raise ValueError if a length is outside [0, most]; traced lengths are not
+    """Return the lengths as (B,) integers, or raise ValueError if a length is outside [0, most]. Traced lengths are not
     checked.
     """
     lengths = checks.integers(where, name, lengths).astype(jnp.int32)
@@ -124,9 +126,9 @@ def _lengths(where: str, name: str, lengths: Any, batch: int, most: int) -> jax.
 def _padded(
     where: str, targets: jax.Array, target_lengths: Any, batch: int, blank: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the ids (B, S), the target lengths (B,), and whether each length is possible (B,).
+    """Return the class ids of the targets (B, S), the target lengths (B,), and whether each length is valid (B,).
 
-    The ids after the end of each target are blanks.
+    After the end of each target, its row of class ids is filled with the blank.
     """
     if targets.ndim == 2 and targets.shape[0] == batch:
         size = targets.shape[1]
@@ -187,10 +189,10 @@ def _or_zero(losses: jax.Array, zero_infinity: bool) -> jax.Array:
 def _alignment(
     scores: jax.Array, ids: jax.Array, frames: jax.Array, counts: jax.Array, blank: int
 ) -> tuple[jax.Array, jax.Array]:
-    """Return two arrays, the log-probability of all alignments and the probability of each class at each frame.
+    """Return two arrays: the log-probability of all alignments, and the probability that a frame belongs to a class.
 
-    The shapes are (B,) and (T, B, C). The probability of a class at a frame is the total probability of the alignments
-    that assign this frame to this class.
+    The first array has the shape (B,), and the second array has the shape (T, B, C). The probability of a class at a
+    frame is the total probability of the alignments that assign this frame to this class.
     """
     emitted = _emissions(scores, ids, blank)
     time = _counted(scores)
@@ -209,7 +211,7 @@ def _alignment(
 
     last, (taken, ended) = lax.scan(forward, start, (time, emitted))
     _, begun = lax.scan(backward, end, (time, emitted), reverse=True)
-    # The probability of the walks through one position, divided by that of all walks. The scales cancel.
+    # The probability of the walks through one position, divided by that of all walks. The subtracted numbers cancel.
     (blanks, labels), _ = _near_zero(jax.tree.map(jnp.add, ended, begun))
     blanks, labels = jnp.exp(blanks), jnp.exp(labels)
     through = (blanks.sum(2) + labels.sum(2))[:, :, None]
@@ -225,27 +227,27 @@ def _counted(scores: jax.Array) -> jax.Array:
 
 
 def _emissions(scores: jax.Array, ids: jax.Array, blank: int) -> Walks:
-    """Return the scores of the blank (T, B, 1) and of the labels (T, B, S)."""
+    """Return the log-probabilities of the blank (T, B, 1) and of the labels of the target (T, B, S) at each frame."""
     labels = jnp.take_along_axis(scores, jnp.clip(ids, 0, scores.shape[2] - 1)[None], axis=2)
     return scores[:, :, blank, None], labels
 
 
 def _start(emitted: Walks) -> Walks:
-    """Return the walks before the first frame. All these walks are at the first blank."""
+    """Return the log-probabilities of all positions before the first frame, when every walk is at the first blank."""
     nowhere = jnp.full_like(emitted[1][0], -jnp.inf)
     first = jnp.zeros_like(emitted[0][0])
     return jnp.concatenate([first, nowhere], 1), nowhere
 
 
 def _end(start: Walks, counts: jax.Array) -> Walks:
-    """Return the walks after the last frame. They may end in the last blank or in the last label."""
+    """Return the log-probabilities of all positions after the last frame, when a walk is at the last blank or label."""
     blanks, labels = start
     last = counts[:, None] == jnp.arange(blanks.shape[1], dtype=counts.dtype)
     return jnp.where(last, 0, jnp.full_like(blanks, -jnp.inf)), jnp.where(last[:, 1:], 0, labels)
 
 
 def _at_end(walks: Walks, counts: jax.Array) -> jax.Array:
-    """Return the log-probability of the walks that end in the last blank or in the last label."""
+    """Return, for each example, the log-probability of all walks that end at the last blank or at the last label."""
     blanks, labels = walks
     last = jnp.clip(counts[:, None], 0, labels.shape[1])
     ended = jnp.take_along_axis(jnp.pad(labels, ((0, 0), (1, 0)), constant_values=-jnp.inf), last, 1)
@@ -255,9 +257,9 @@ def _at_end(walks: Walks, counts: jax.Array) -> jax.Array:
 def _forward(
     walks: Walks, time: jax.Array, emitted: Walks, ids: jax.Array, frames: jax.Array
 ) -> tuple[Walks, jax.Array]:
-    """Return the walks after the next frame, and the number that was subtracted from their log-probabilities.
+    """Return the log-probabilities of all positions after one more frame, and the number subtracted for each example.
 
-    The walks of examples that have no further frames stay unchanged.
+    The log-probabilities of an example that has no further frames stay unchanged.
     """
     blanks, labels = walks
     skipping = jnp.where(ids != _shifted(ids, 1, -1), _shifted(labels, 1), -jnp.inf)
@@ -269,10 +271,9 @@ def _forward(
 
 
 def _near_zero(walks: Walks) -> tuple[Walks, jax.Array]:
-    """Subtract the largest log-probability of each example from its walks; return the walks and this largest
-    log-probability.
+    """Subtract the largest log-probability of each example. Return the differences and the subtracted numbers.
 
-    Without the subtraction, the log-probabilities reach the hundreds and lose precision.
+    Without the subtraction, the log-probabilities would reach values of several hundred and lose precision.
     """
     largest = jnp.concatenate(walks, -1).max(-1)
     largest = jnp.where(jnp.isneginf(largest), 0, largest)
@@ -280,7 +281,7 @@ def _near_zero(walks: Walks) -> tuple[Walks, jax.Array]:
 
 
 def _backward(walks: Walks, ids: jax.Array) -> Walks:
-    """Return the walks for the frame before."""
+    """Return, for each position, the log-probability of the walks that begin at this position one frame earlier."""
     blanks, labels = walks
     skipping = jnp.where(ids != _shifted(ids, -1, -1), _shifted(labels, -1), -jnp.inf)
     from_blanks = _log_sum(blanks, jnp.pad(labels, ((0, 0), (0, 1)), constant_values=-jnp.inf))
@@ -288,7 +289,7 @@ def _backward(walks: Walks, ids: jax.Array) -> Walks:
 
 
 def _shifted(x: jax.Array, by: int, fill: float = -jnp.inf) -> jax.Array:
-    """Return the entries shifted to the right by `by` places (1 or -1), with `fill` in the free place."""
+    """Shift each row one place to the right (`by` = 1) or to the left (`by` = -1), and put `fill` in the free place."""
     if x.shape[1] == 0:
         return x
     edge = jnp.full_like(x[:, :1], fill)

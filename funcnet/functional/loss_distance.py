@@ -1,6 +1,7 @@
 """Losses on distances between embeddings. Letters: `B batch, D embedding dimension`.
 
-Sums are computed in at least float32. The docstring of loss.py describes `reduction`, `size_average` and `reduce`.
+Sums are computed in at least float32. The docstring of loss.py describes the arguments `reduction`, `size_average` and
+`reduce`.
 """
 
 from collections.abc import Callable
@@ -31,7 +32,7 @@ def cosine_embedding_loss(
     Args:
         input1, input2: floating-point arrays, both of shape (B, D) or both of shape (D,).
         target: integer or floating-point array of shape (B,), or () without a batch. 1 marks a similar pair and -1 a
-            dissimilar pair. Any other target gives loss 0.
+            dissimilar pair. The loss of any other target is 0.
         margin: largest cosine at which the loss of a dissimilar pair is 0.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
@@ -41,7 +42,7 @@ def cosine_embedding_loss(
 
     Raises:
         ValueError: if the ranks or shapes do not match, or `reduction` is unknown.
-        TypeError: if an array is not floating-point, or the dtypes differ.
+        TypeError: if an input is not floating-point, or the dtypes of the inputs differ.
 
     Example:
         >>> cosine_embedding_loss(jnp.eye(2), jnp.ones((2, 2)), jnp.array([1, -1]), reduction="none").round(4)
@@ -90,7 +91,7 @@ def triplet_margin_loss(
         margin: smallest difference `d(a, n) - d(a, p)` at which the loss is 0. It must be positive.
         p: order of the norm.
         eps: number added to every difference.
-        swap: if True, `d(anchor, negative)` is replaced by `d(positive, negative)` where the latter is smaller.
+        swap: if True, the smaller of `d(anchor, negative)` and `d(positive, negative)` replaces `d(anchor, negative)`.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
@@ -128,8 +129,8 @@ def triplet_margin_with_distance_loss(
 
     Args:
         anchor, positive, negative: floating-point arrays of the same rank, which are passed to the distance function.
-        distance_function: function d of two arrays; None means `pairwise_distance`. The function receives the arrays
-            unchanged, and its result is cast to at least float32.
+        distance_function: function d of two arrays; None means `pairwise_distance`. The distance function receives the
+            arrays unchanged, and its result is cast to at least float32.
         margin, swap, reduction: as in `triplet_margin_loss`.
 
     Returns:

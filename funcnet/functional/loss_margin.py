@@ -1,6 +1,7 @@
 """Losses that penalise scores within a margin of the decision boundary. Letters: `B batch, C classes`.
 
-Sums are computed in at least float32. The docstring of loss.py describes `reduction`, `size_average` and `reduce`.
+Sums are computed in at least float32. The docstring of loss.py describes the arguments `reduction`, `size_average` and
+`reduce`.
 """
 
 import jax
@@ -34,7 +35,7 @@ def hinge_embedding_loss(
     Args:
         input: distances, a floating-point array of any shape.
         target: array that broadcasts with the input, in an integer dtype or the input's dtype. 1 marks a similar pair
-            and -1 a dissimilar pair. Any other target gives the sum of both terms.
+            and -1 a dissimilar pair. Any other target gives the sum of the losses for similar and for dissimilar pairs.
         margin: smallest distance at which the loss of a dissimilar pair is 0.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
@@ -44,7 +45,7 @@ def hinge_embedding_loss(
 
     Raises:
         ValueError: if the shapes do not broadcast, or `reduction` is unknown.
-        TypeError: if the input is not floating-point, or a floating-point target has another dtype.
+        TypeError: if the input is not floating-point, or a floating-point target does not have the input's dtype.
 
     Example:
         >>> hinge_embedding_loss(jnp.array([0.25, 0.25]), jnp.array([1, -1]), reduction="none")
@@ -73,7 +74,7 @@ def margin_ranking_loss(
 ) -> jax.Array:
     """Compute `max(0, -t (x1 - x2) + margin)` for a target t.
 
-    A target of 1 means that x1 should be larger than x2. A target of -1 means that x1 should be smaller.
+    A target of 1 means that x1 should be larger than x2. A target of -1 means that x1 should be smaller than x2.
 
     Args:
         input1, input2: floating-point arrays of the same rank, whose shapes broadcast.
@@ -131,7 +132,7 @@ def soft_margin_loss(
 
     Raises:
         ValueError: if the target does not broadcast to the input, or `reduction` is unknown.
-        TypeError: if the input is not floating-point, or a floating-point target has another dtype.
+        TypeError: if the input is not floating-point, or a floating-point target does not have the input's dtype.
 
     Differs from torch: large scores of the wrong sign give finite losses and gradients.
 
@@ -162,8 +163,8 @@ def multilabel_soft_margin_loss(
         input: logits, a floating-point array of shape (*, C).
         target: labels 1 or 0, in an integer dtype or the input's dtype. The shape of the target must broadcast with the
             input's shape.
-        weight: one factor w per term, an array that broadcasts to the input's shape. A shape of (C,) gives one factor
-            per class.
+        weight: one factor w per term, an array that broadcasts to the input's shape. A weight of shape (C,) contains
+            one factor per class.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
@@ -172,7 +173,7 @@ def multilabel_soft_margin_loss(
 
     Raises:
         ValueError: if the shapes do not match, or `reduction` is unknown.
-        TypeError: if the input is not floating-point, or a floating-point target has another dtype.
+        TypeError: if the input is not floating-point, or a floating-point target does not have the input's dtype.
 
     Example:
         >>> multilabel_soft_margin_loss(jnp.zeros((2, 3)), jnp.array([[1, 0, 1], [0, 0, 0]])).round(4)
@@ -211,7 +212,7 @@ def multi_margin_loss(
         target: integer class ids in [0, C), with the shape (B,). If the input has shape (C,), the target has shape ()
             or (1,).
         p: exponent, 1 or 2.
-        margin: the loss is 0 if the target's score exceeds every other score by at least this number.
+        margin: the loss is 0 if the target's score exceeds every other score by at least `margin`.
         weight: array of shape (C,), with one weight per class.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
@@ -221,8 +222,9 @@ def multi_margin_loss(
 
     Raises:
         ValueError: if the shapes do not match, p is not 1 or 2, or `reduction` is unknown. An id out of range is also a
-            ValueError, except under `jit`, where its loss is NaN.
-        TypeError: if the input is not floating-point, or the target is not of an integer dtype.
+            ValueError, except under `jit`, where the loss of this id is NaN.
+        TypeError: if the input is not floating-point, the target is not of an integer dtype, or `weight` has neither
+            the input's dtype nor the dtype of the sum.
 
     Example:
         >>> multi_margin_loss(jnp.array([[0.0, 2.0, 1.5, -1.0]]), jnp.array([1]))
@@ -264,18 +266,19 @@ def multilabel_margin_loss(
 
     Args:
         input: scores, a floating-point array of shape (B, C) or (C,).
-        target: integers of the input's shape. Each row contains class ids in [0, C). The first -1 ends the ids of a
-            row, and the entries after it are ignored. A class that occurs twice counts twice.
+        target: integers of the input's shape. Each row contains class ids in [0, C). The first -1 of a row ends the
+            list of its target classes, and all later entries of the row are ignored. A class that occurs twice in the
+            list counts twice.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
 
     Returns:
         A scalar, or an array (B,) for 'none', in the input's dtype. The mean of an empty batch is NaN. The second
-        derivative is 0.
+        derivative of this loss is 0.
 
     Raises:
         ValueError: if the shapes do not match, or `reduction` is unknown. An id outside [-1, C) is also a ValueError,
-            even if the id is ignored; under `jit`, the loss of its row is NaN instead.
+            even if the id is ignored. Under `jit`, the loss of a row with an id outside [-1, C) is NaN instead.
         TypeError: if the input is not floating-point, or the target is not of an integer dtype.
 
     Example:
@@ -300,7 +303,7 @@ def multilabel_margin_loss(
 def _rows(where: str, input: jax.Array) -> jax.Array:
     """Return the input as an array (B, C) in the dtype of the computation.
 
-    A vector becomes one row. A scalar becomes one row with one class.
+    An input vector becomes one row. An input scalar becomes one row with one class.
     """
     if input.ndim > 2 or (input.ndim and input.shape[-1] == 0):
         raise ValueError(
@@ -313,10 +316,10 @@ def _rows(where: str, input: jax.Array) -> jax.Array:
 
 @jax.custom_jvp
 def _multilabel(x: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the loss sum of each row, and its gradient, which is treated as constant.
+    """Return the sum of the losses of each row, and the gradient of this sum, which has derivative 0.
 
-    The loop over target positions stops at the end of the longest list of targets, so its cost depends on the number of
-    targets. Computing all pairs of classes at once would cost C² even for three targets.
+    The loop over target positions stops at the end of the longest list of targets, so the cost depends on the number of
+    targets. Computing all pairs of classes at once would cost C² operations per row, even for a row with three targets.
     """
     read = jnp.cumprod((t >= 0).astype(t.dtype), axis=1) == 1
     ids = lax.broadcasted_iota(t.dtype, x.shape, 1)

@@ -1,6 +1,6 @@
 """Losses for regression and for probability distributions. Sums are computed in at least float32.
 
-The docstring of loss.py describes `reduction`, `size_average` and `reduce`.
+The docstring of loss.py describes the arguments `reduction`, `size_average` and `reduce`.
 """
 
 import math
@@ -38,10 +38,11 @@ def l1_loss(
 
     Args:
         input: floating-point array of any shape.
-        target: array of the input's shape. Another shape is broadcast with a warning, as in torch.
+        target: array of the input's shape. As in torch, a target of another shape is broadcast, and a warning is
+            issued.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
-        weight: one factor per term, an array of the input's shape. If it is given, 'mean' divides the sum by
+        weight: one factor per term, an array of the input's shape. If `weight` is given, 'mean' divides the sum by
             `Σ weight`.
 
     Returns:
@@ -100,7 +101,8 @@ def smooth_l1_loss(
 
     Args:
         input: floating-point array of any shape.
-        target: array of the input's shape. Another shape is broadcast with a warning, as in torch.
+        target: array of the input's shape. As in torch, a target of another shape is broadcast, and a warning is
+            issued.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'mean', 'sum' or 'none'.
         beta: β, at least 0. With β = 0, the loss equals `l1_loss`.
@@ -139,7 +141,8 @@ def huber_loss(
 
     Args:
         input: floating-point array of any shape.
-        target: array of the input's shape. Another shape is broadcast with a warning, as in torch.
+        target: array of the input's shape. As in torch, a target of another shape is broadcast, and a warning is
+            issued.
         reduction: 'mean', 'sum' or 'none'.
         delta: δ, positive.
         weight: one factor per term, an array of the input's shape. Even with weights, 'mean' divides the sum by the
@@ -178,18 +181,18 @@ def kl_div(
     reduction: str = "mean",
     log_target: bool = False,
 ) -> jax.Array:
-    """Compute `t (log t - x)`, the terms of the Kullback-Leibler divergence, for log-probabilities x. A term with
-    `t = 0` is 0.
+    """Compute `t (log t - x)`, the terms of the Kullback-Leibler divergence, for log-probabilities x. The term of a
+    target `t = 0` is 0.
 
     Args:
         input: floating-point array of log-probabilities, of any shape.
-        target: probabilities, or log-probabilities if `log_target` is True. Its shape must broadcast with the input's
-            shape.
+        target: probabilities, or log-probabilities if `log_target` is True. The target's shape must broadcast with the
+            input's shape.
         size_average, reduce: deprecated; see the docstring of loss.py.
         reduction: 'batchmean', 'mean', 'sum' or 'none'. 'batchmean' divides the sum by the size of the first dimension,
             which gives the divergence. 'mean' divides the sum by the number of elements, which does not give the
             divergence and causes a warning.
-        log_target: whether the target contains log-probabilities. If True, the terms are `eᵗ (t - x)`.
+        log_target: whether the target contains log-probabilities. If True, the terms of the loss are `eᵗ (t - x)`.
 
     Returns:
         A scalar, or an array of the common shape for 'none', in the input's dtype.
@@ -240,9 +243,10 @@ def poisson_nll_loss(
 
     Args:
         input: logarithms of rates, or rates if `log_input` is False, as a floating-point array of any shape.
-        target: counts, as an array of an integer dtype or the input's dtype. Its shape must broadcast with the input's
-            shape.
-        log_input: whether the input contains logarithms of rates. If False, the loss is `x - t log(x + eps)`.
+        target: counts, as an array of an integer dtype or the input's dtype. The target's shape must broadcast with the
+            input's shape.
+        log_input: whether the input contains logarithms of rates. If False, x is a rate, and the loss is
+            `x - t log(x + eps)`.
         full: if True, add the missing constant for counts above 1, approximated by Stirling's formula `t log t - t +
             log(2πt) / 2`.
         size_average, reduce: deprecated; see the docstring of loss.py.
@@ -289,13 +293,14 @@ def gaussian_nll_loss(
     """Compute the Gaussian negative log-likelihood, up to a constant: `(log v + (x - t)² / v) / 2` with `v = max(var,
     eps)`.
 
-    As in torch, the derivative of `v` with respect to `var` is 1 even where `var < eps`, so the gradient is huge there.
+    As in torch, the derivative of `v` with respect to `var` is 1 even where `var < eps`, so the gradient of a variance
+    below eps is huge.
 
     Args:
         input: means, as a floating-point array of any shape.
-        target: samples, as a floating-point array. Its shape must broadcast with the input's shape.
-        var: variances, at least 0: one number, or an array of the input's shape. In such an array, one dimension may
-            have size 1, or the last dimension may be missing.
+        target: samples, as a floating-point array. The target's shape must broadcast with the input's shape.
+        var: variances (at least 0), given as one number or as an array of the input's shape. In an array of variances,
+            one dimension may have size 1, or the last dimension may be missing.
         full: if True, add the missing constant `log(2π) / 2`.
         eps: lower bound on the variance.
         reduction: 'mean', 'sum' or 'none'.
@@ -304,8 +309,8 @@ def gaussian_nll_loss(
         A scalar, or an array of the common shape for 'none', in the input's dtype.
 
     Raises:
-        ValueError: if the shapes do not match, or `reduction` is unknown. A negative variance is an error too; under
-            `jit`, the loss for this variance is NaN instead.
+        ValueError: if the shapes do not match, or `reduction` is unknown. A negative variance is also a ValueError,
+            except under `jit`, where the loss for this variance is NaN.
         TypeError: if an array is not floating-point, or the dtypes differ.
 
     Example:
@@ -339,7 +344,7 @@ def gaussian_nll_loss(
 def _weighted(
     where: str, losses: jax.Array, weight: jax.Array | None, input: jax.Array
 ) -> tuple[jax.Array, jax.Array | None]:
-    """Return (the terms times their weights, the sum of the weights), or (the terms, None) without weights."""
+    """Return (terms of the loss times weights, sum of the weights), or (terms of the loss, None) without weights."""
     if weight is None:
         return losses, None
     checks.shape_of(where, "weight", weight, input.shape, "Pass one weight per entry of the input.")
@@ -348,8 +353,9 @@ def _weighted(
 
 
 def _bowl(size: jax.Array, edge: float) -> jax.Array:
-    """Return `size² / 2` below `edge`; above `edge`, continue the curve as a straight line. `size` must not be
-    negative."""
+    """Return `size² / 2` where `size` is below `edge`, and the straight line `edge · (size - edge / 2)` elsewhere.
+    `size` must not be negative.
+    """
     if math.isinf(edge):
         return 0.5 * size * size
     inside = size < edge
@@ -358,7 +364,9 @@ def _bowl(size: jax.Array, edge: float) -> jax.Array:
 
 
 def _aligned(where: str, var: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """Return `var` with the rank of `shape`, or raise a ValueError if torch would not accept its shape."""
+    """Add a missing last dimension to the variances `var`, so that they have the rank of `shape`. Raise a ValueError if
+    torch would not accept the shape of `var`.
+    """
     if var.shape == shape:
         return var
     if var.shape == shape[:-1]:

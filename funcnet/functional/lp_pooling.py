@@ -17,23 +17,25 @@ __all__ = ["lp_pool1d", "lp_pool2d", "lp_pool3d"]
 def lp_pool1d(
     input: jax.Array, norm_type: float, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False
 ) -> jax.Array:
-    """Compute `(Σ x^p)^(1/p)` over every window of one spatial dimension. The exponent applies to x, not to |x|, so p =
-    1 gives the sum.
+    """Compute `(Σ x^p)^(1/p)` over every window of one spatial dimension. The exponent applies to x, not to |x|. For p
+    = 1, the result is therefore the sum of the window's entries.
 
     Args:
         input: floating-point array (B, C, S) or (C, S).
-        norm_type: p. For p = inf, the result is the largest |x| of the window. For p = -inf, it is the smallest |x|.
+        norm_type: p. For p = inf, the result is the largest |x| of the window. For p = -inf, the result is the smallest
+            |x| of the window.
         kernel_size: size of the window.
         stride: distance between windows; None or () means `kernel_size`.
         ceil_mode: if True, include a last window that extends beyond the input on the right, and multiply its sum by
-            `K / (number of entries in the input)`.
+            `K / m`, where m is the number of its entries inside the input.
 
     Returns:
         An array (B, C, S') or (C, S'), with S' as in `avg_pool1d`. Where the sum is negative, the result is NaN unless
         `1/p` is an integer, as in torch. Where the sum is 0, the gradient is 0.
 
     Raises:
-        ValueError: if the rank of the input is wrong, a size is invalid, or p is 0.
+        ValueError: if the rank of the input is wrong, a dimension other than the batch is empty, a size is invalid, or
+            p is 0.
         TypeError: if the input is not floating-point, or a size is not an integer.
 
     Example:
@@ -48,8 +50,9 @@ def lp_pool1d(
 def lp_pool2d(
     input: jax.Array, norm_type: float, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False
 ) -> jax.Array:
-    """Apply `lp_pool1d` over two dimensions. The input is (B, C, H, W) or (C, H, W), and each size is an int or a pair
-    (height, width).
+    """Apply `lp_pool1d` over two dimensions. The input is (B, C, H, W) or (C, H, W).
+
+    `kernel_size` and `stride` are each an int or a pair (height, width).
 
     Example:
         >>> lp_pool2d(jnp.ones((1, 4, 4)), 2, 2)[0]
@@ -64,8 +67,9 @@ def lp_pool2d(
 def lp_pool3d(
     input: jax.Array, norm_type: float, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False
 ) -> jax.Array:
-    """Apply `lp_pool1d` over three dimensions. The input is (B, C, D, H, W) or (C, D, H, W), and each size is an int or
-    a tuple of three ints.
+    """Apply `lp_pool1d` over three dimensions. The input is (B, C, D, H, W) or (C, D, H, W).
+
+    `kernel_size` and `stride` are each an int or a tuple of three ints.
 
     Example:
         >>> lp_pool3d(jnp.ones((1, 2, 2, 2)), 3, 2).ravel()

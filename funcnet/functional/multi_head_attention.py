@@ -1,8 +1,8 @@
 """Multi-head attention, including the input and output projections and all of torch's masks.
 
-Letters: `B batch, H heads, L queries, S keys, E width of a head, D = H·E width, Dk, Dv widths of key and value`.
-The sequence is the first dimension and the batch the second, as in torch. Internally, queries are split into heads (B,
-H, L, E), and keys and values into heads (B, H, S, E).
+Letters: `B batch, H heads, L queries, S keys, E width of a head, D = H·E width, Dk, Dv widths of key and value`. As in
+torch, the first dimension of the inputs and the output is the sequence, and the second is the batch. Internally,
+queries are split into heads (B, H, L, E), and keys and values into heads (B, H, S, E).
 """
 
 import functools
@@ -68,35 +68,36 @@ def multi_head_attention_forward(
         query: floating-point array (L, B, D), or (L, D) without a batch.
         key, value: (S, B, Dk) and (S, B, Dv), or (S, Dk) and (S, Dv). Dk = Dv = D if `in_proj_weight` is used.
         embed_dim_to_check: D.
-        num_heads: H, which divides D.
-        in_proj_weight: (3D, D), the stacked projection matrices of query, key and value. It is None if the matrices are
-            given separately.
+        num_heads: number of heads H, a divisor of D.
+        in_proj_weight: (3D, D), the stacked projection matrices of query, key and value. `in_proj_weight` is None if
+            the matrices are given separately.
         in_proj_bias: (3D,), or None.
         bias_k, bias_v: a key and a value that are appended to the sequence, each (1, 1, D) or (D,). Give both or
             neither.
         add_zero_attn: whether to append a key and a value of zeros.
         dropout_p: probability with which an attention weight is set to 0 in training.
-        out_proj_weight, out_proj_bias: (D, D), and (D,) or None.
-        training: whether to apply dropout.
+        out_proj_weight, out_proj_bias: weight (D, D) and bias (D,) or None of the output projection.
+        training: whether to apply dropout to the attention weights.
         key_padding_mask: (B, S), or (S,) without a batch. A boolean mask hides the keys whose entries are True. A
             floating-point mask is added to the scores.
         need_weights: whether to return the attention weights too.
-        attn_mask: (L, S) or (B·H, L, S); (H, L, S) without a batch. In a boolean mask, each True entry hides one key
-            from one query. A floating-point mask is added to the scores.
-        use_separate_proj_weight: whether the projection matrices are given separately, as the next three arguments.
+        attn_mask: (L, S) or (B·H, L, S). If the inputs have no batch dimension, (L, S) or (H, L, S). In a boolean mask,
+            each True entry hides one key from one query. A floating-point mask is added to the scores.
+        use_separate_proj_weight: whether the projection matrices are given as `q_proj_weight`, `k_proj_weight` and
+            `v_proj_weight`.
         q_proj_weight, k_proj_weight, v_proj_weight: (D, D), (D, Dk), (D, Dv).
         static_k, static_v: arrays (B·H, S, E) of heads that replace the projected key and the projected value.
         average_attn_weights: whether to average the returned weights over the heads.
-        is_causal: whether `attn_mask` is the causal mask. If so, and if also `need_weights` is False and
-            `key_padding_mask` is None, the mask is not read, and query i attends to keys 0 to i.
+        is_causal: whether `attn_mask` is the causal mask. With is_causal=True, need_weights=False and no
+            `key_padding_mask`, `attn_mask` is not read, and query i attends only to keys 0 to i.
         rng: a random key, required in training if 0 < dropout_p < 1.
 
     Returns:
         (y, weights). y is (L, B, D), or (L, D) without a batch, in the query's dtype. weights is None unless
         `need_weights` is True. The weights are returned as they are after dropout: an array (B, L, S) if they are
-        averaged over the heads, otherwise (B, H, L, S). B is absent if there is no batch. S includes the appended keys.
-        If all keys of a query are hidden, the attention output of this query (before the output projection) is NaN with
-        `need_weights`, and 0 otherwise, as in torch.
+        averaged over the heads, otherwise (B, H, L, S). If the inputs have no batch dimension, the weights have none
+        either. In these shapes, S includes the appended keys. If all keys of a query are hidden, the attention output
+        of this query (before the output projection) is NaN with `need_weights`, and 0 otherwise, as in torch.
 
     Raises:
         ValueError: if the shapes do not match, a matrix is missing, `is_causal` is given without `attn_mask`, or
@@ -104,7 +105,7 @@ def multi_head_attention_forward(
         TypeError: if an array is not floating-point, a mask is of an integer dtype, or the dtypes differ. With
             `need_weights`, floating-point masks must also have the query's dtype.
 
-    Differs from torch: there is no warning if one mask is boolean and the other is floating-point.
+    Differs from torch: there is no warning if one of the two masks is boolean and the other is floating-point.
 
     Example:
         >>> x, w = jnp.ones((3, 1, 2)), jnp.ones((6, 2))
@@ -116,6 +117,10 @@ def multi_head_attention_forward(
 
     Reference: torch.nn.functional.multi_head_attention_forward; Vaswani et al. 2017, section 3.2.2.
     """
+    where = "F.multi_head_attention_forward"
+    checks.probability(where, "dropout_p", dropout_p)
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        checks.floating(where, name, x)
     batched = _check(query, key, value, embed_dim_to_check, num_heads, key_padding_mask, attn_mask, is_causal)
     if not batched:
         query, key, value = map_arrays(lambda x: x[:, None], query, key, value)
@@ -150,8 +155,9 @@ def multi_head_attention_forward(
 
 
 def map_arrays(function: Callable[[jax.Array], jax.Array], *arrays: jax.Array) -> list[jax.Array]:
-    """Apply `function` to each array. If an array is passed twice, the two results are one array too, so that
-    `in_projection_packed` multiplies it only once."""
+    """Apply `function` to each array. If the same array is passed twice, the two results are the same array too, so
+    that `in_projection_packed` multiplies this array only once.
+    """
     images = {i: function(a) for i, a in {id(a): a for a in arrays}.items()}
     return [images[id(a)] for a in arrays]
 
@@ -166,7 +172,9 @@ def _check(
     attn_mask: jax.Array | None,
     is_causal: bool,
 ) -> bool:
-    """Return whether there is a batch. Raise a ValueError if ranks or sizes do not match."""
+    """Return whether query, key and value have a batch dimension. Raise a ValueError if their ranks or sizes do not
+    match.
+    """
     given = [jnp.ndim(x) for x in (query, key, value)]
     if given not in ([3, 3, 3], [2, 2, 2]):
         raise ValueError(
@@ -213,7 +221,7 @@ def _given(name: str, weight: jax.Array | None) -> jax.Array:
 
 
 def _static(name: str, static: jax.Array | None, projected: jax.Array, query: jax.Array) -> jax.Array:
-    """Return the static heads if given, otherwise the projected heads: (B, H, S, E)."""
+    """Return the heads (B, H, S, E) of the keys or of the values: `static` if it is given, otherwise `projected`."""
     if static is None:
         return projected
     batch, heads, _, width = query.shape
@@ -233,7 +241,7 @@ def _more_keys(
     add_zero_attn: bool,
     static: bool,
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the keys and values, with the learned key and value and the zeros appended."""
+    """Append the learned key `bias_k` and value `bias_v` and, with `add_zero_attn`, a key and a value of zeros."""
     if (bias_k is None) != (bias_v is None) or (bias_k is not None and static):
         raise ValueError(
             f"{_WHERE}: bias_k and bias_v must be passed together, and not with static_k or static_v; expected both or "
@@ -255,8 +263,8 @@ def _more_keys(
 def _merged(
     attn_mask: jax.Array | None, key_padding_mask: jax.Array | None, query: jax.Array, keys: int, more: int
 ) -> jax.Array | None:
-    """Return the sum of the masks, which is added to the scores, as an array (B or 1, H or 1, L or 1, S). The sum is 0
-    for the `more` appended keys.
+    """Return the sum of `attn_mask` and `key_padding_mask` as an array (B or 1, H or 1, L or 1, S), which is added to
+    the attention scores. The sum is 0 for the last `more` keys, which were appended.
     """
     batch, heads, length, _ = query.shape
     bias = None
@@ -269,7 +277,7 @@ def _merged(
         bias = bias.reshape(*((1, 1) if bias.ndim == 2 else (batch, heads)), length, keys)
     if key_padding_mask is not None:
         padding = added_mask(_WHERE, "key_padding_mask", key_padding_mask, query.dtype)
-        checks.shape_of(_WHERE, "key_padding_mask", padding, (batch, keys), "It is (batch, keys).")
+        checks.shape_of(_WHERE, "key_padding_mask", padding, (batch, keys), "The mask has shape (batch, keys).")
         padding = padding[:, None, None]
         if bias is not None:
             wider = jnp.promote_types(bias.dtype, padding.dtype)

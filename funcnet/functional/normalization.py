@@ -35,8 +35,8 @@ def layer_norm(
     Args:
         input: floating-point array (*, *normalized_shape).
         normalized_shape: sizes of the last dimensions, over which the input is normalised.
-        weight: array of shape `normalized_shape`; None means 1. Its dtype may be wider than the input's (float32 for a
-            bfloat16 input).
+        weight: array of shape `normalized_shape`; None means 1. The weight's dtype may be wider than the input's
+            (float32 for a bfloat16 input).
         bias: array of shape `normalized_shape`; None means 0.
         eps: number added to the variance.
 
@@ -160,8 +160,8 @@ def local_response_norm(
 ) -> jax.Array:
     """Divide every channel by the magnitude of its neighbours: `y = x / (k + alpha · mean(x²))^beta`.
 
-    The mean is over `size` neighbouring channels, and `size // 2` of them precede the channel. Channels before the
-    first and after the last count as zeros.
+    The mean is over `size` neighbouring channels, and `size // 2` of them precede the channel. Missing neighbours,
+    before the first channel and after the last, count as zeros.
 
     Args:
         input: floating-point array (B, C, *S) with at least one spatial dimension.
@@ -198,8 +198,8 @@ def cross_map_lrn(input: jax.Array, size: int, alpha: float = 1e-4, beta: float 
     `CrossMapLRN2d`.
 
     With `n = (size + 1) // 2`, the sum for channel c is over channels `c - n + 1` to `c + n - 1`. The number of
-    channels is odd even if `size` is even. Channel 0 is included in the sums of all later channels, because torch's
-    running sum never subtracts it.
+    channels in this range is odd, even if `size` is even. Channel 0 is included in the sums of all later channels,
+    because torch's running sum never subtracts it.
 
     Args:
         input: floating-point array (B, C, H, W).
@@ -242,7 +242,7 @@ def normalize(
         p: order of the norm, which may be any number, including ±inf.
         dim: the dimension or dimensions over which the norm is computed.
         eps: lower bound on each norm, to avoid division by zero.
-        out: must be None. The argument exists for compatibility with torch.
+        out: must be None. `out` exists for compatibility with torch.
 
     Returns:
         An array of the input's shape and dtype. The gradient at the zero vector is 1 / eps.
@@ -272,8 +272,9 @@ def normalize(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _over_power(x: jax.Array, base: jax.Array, exponent: float) -> jax.Array:
-    """Return `x / base ** exponent`. The derivative rule does not square the power, because the square would overflow
-    earlier."""
+    """Return `x / base ** exponent`. The derivative rule does not use the square of the power, because the square
+    overflows for smaller values of `base`.
+    """
     return x / base**exponent
 
 
@@ -311,8 +312,8 @@ def _last_dimensions(
 def _standardise(x: jax.Array, axes: tuple[int, ...], eps: float) -> jax.Array:
     """Return `(x - mean) / sqrt(var + eps)`.
 
-    After the mean is subtracted, the mean of the differences is only a rounding error (1e-3 for values near 1e4). This
-    remaining mean is subtracted too, but is not differentiated, because in exact arithmetic it would be 0.
+    After the mean is subtracted, the differences still have a small mean, a rounding error (1e-3 for values near 1e4).
+    This small mean is subtracted too, but is not differentiated, because in exact arithmetic it would be 0.
     """
     centred = x - x.mean(axes, keepdims=True)
     return _divide(centred - lax.stop_gradient(centred.mean(axes, keepdims=True)), axes, eps)
@@ -330,8 +331,9 @@ def _reciprocal_root(x: jax.Array) -> jax.Array:
 
 @_reciprocal_root.defjvp
 def _reciprocal_root_jvp(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
-    """Differentiate without underflow. JAX's own rule first computes root / x, which underflows to 0 in float32 if x is
-    1e25 or larger."""
+    """Differentiate `1 / sqrt(x)` without underflow. JAX's derivative of rsqrt first computes root / x, which
+    underflows to 0 in float32 if x is 1e25 or larger.
+    """
     root = _reciprocal_root(*primals)
     return root, tangents[0] * (-0.5 / primals[0]) * root
 

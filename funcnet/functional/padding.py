@@ -1,4 +1,4 @@
-"""Padding. As in torch, the amounts are listed from the last dimension to the first."""
+"""Padding. As in torch, the amounts of padding are listed from the last dimension to the first."""
 
 from collections.abc import Sequence
 
@@ -14,15 +14,16 @@ _MODES = ("constant", "reflect", "replicate", "circular")
 
 
 def pad(input: jax.Array, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> jax.Array:
-    """Pad the last dimensions at both ends. A negative amount removes entries.
+    """Pad the last dimensions of an array at both ends. A negative amount removes entries.
 
     Args:
-        input: array of any dtype. 'constant' accepts any shape. The other modes require (batch, channel, *spatial) or
-            (channel, *spatial) with one to three spatial dimensions.
+        input: array of any dtype. 'constant' accepts any shape. Modes other than 'constant' require (batch, channel,
+            *spatial) or (channel, *spatial) with one to three spatial dimensions.
         pad: amounts (left, right) for the last dimension, then for the dimension before it, and so on. All modes except
             'constant' require amounts for all spatial dimensions.
         mode: 'constant', 'reflect', 'replicate' or 'circular'. 'reflect' does not repeat the edge, and its amounts must
-            be less than the size of the dimension. The amounts for 'circular' must not exceed this size.
+            be less than the size of the dimension. The amounts for 'circular' must not exceed the size of the
+            dimension.
         value: fill value for 'constant', cast to the input's dtype; None means 0.
 
     Returns:
@@ -30,7 +31,8 @@ def pad(input: jax.Array, pad: Sequence[int], mode: str = "constant", value: flo
 
     Raises:
         ValueError: if the number of amounts is odd or does not match the dimensions, an amount is too large or too
-            negative, `mode` is unknown, the input has no entries to copy, or the dtype cannot represent `value`.
+            negative, `mode` is unknown, `value` is given for a mode other than 'constant', the input has no entries to
+            copy, or the dtype cannot represent `value`.
         TypeError: if an amount is not an integer.
 
     Example:
@@ -60,7 +62,7 @@ def pad(input: jax.Array, pad: Sequence[int], mode: str = "constant", value: flo
     # Negative constant pads are applied first. Entries added on one side cannot compensate for those removed.
     changes = cut if mode == "constant" else widths
     sizes = [size + low + high for size, (low, high) in zip(input.shape, changes, strict=True)]
-    known = [size for size in sizes if isinstance(size, int)]  # `jax.export` allows others
+    known = [size for size in sizes if isinstance(size, int)]  # the sizes of `jax.export` may be symbolic
     # As in torch, the modes that copy require that at least one padded dimension is not empty afterwards.
     last = sizes[input.ndim - len(pairs) :]
     empty = mode in ("reflect", "replicate") and all(isinstance(size, int) and size < 1 for size in last)
@@ -74,7 +76,7 @@ def pad(input: jax.Array, pad: Sequence[int], mode: str = "constant", value: flo
         fill = jnp.asarray(0 if value is None else value).astype(input.dtype)
         return lax.pad(input, fill, [(low, high, 0) for low, high in widths])
     grown = [(max(low, 0), max(high, 0)) for low, high in widths]
-    if mode == "circular":  # torch wraps after removing entries, but reflects and replicates before
+    if mode == "circular":  # torch removes entries before it wraps, but after it reflects or replicates
         kept = _cut(input, cut)
         _check_room(kept.shape, grown, mode)
         return _wrapped(kept, grown)
@@ -83,7 +85,7 @@ def pad(input: jax.Array, pad: Sequence[int], mode: str = "constant", value: flo
 
 
 def repeat_edges(x: jax.Array, widths: Sequence[tuple[int, int]]) -> jax.Array:
-    """Return `jnp.pad(x, widths, mode="edge")`. Unlike `jnp.pad`, this function does not slice dimensions that get no
+    """Return `jnp.pad(x, widths, mode="edge")`. Unlike `jnp.pad`, `repeat_edges` does not slice dimensions that get no
     padding, because JAX raises an error for a slice of a sharded batch.
 
     Example:
@@ -98,8 +100,9 @@ def repeat_edges(x: jax.Array, widths: Sequence[tuple[int, int]]) -> jax.Array:
 
 
 def _wrapped(x: jax.Array, widths: list[tuple[int, int]]) -> jax.Array:
-    """Return `jnp.pad(x, widths, mode="wrap")`. No width may exceed the size of its dimension, and the sizes may be
-    symbolic."""
+    """Return `jnp.pad(x, widths, mode="wrap")`. No padding width may exceed the size of its dimension. The sizes may be
+    symbolic sizes of `jax.export`.
+    """
     for axis, (low, high) in enumerate(widths):
         if low or high:
             n = x.shape[axis]
@@ -117,7 +120,7 @@ def _cut(x: jax.Array, amounts: list[tuple[int, int]]) -> jax.Array:
 
 
 def _check_copying(shape: tuple[int, ...], pairs: list[tuple[int, int]], mode: str) -> None:
-    """Check the rank and the sizes of the input for the modes that copy entries, as torch does."""
+    """As torch does, check the rank and the sizes of the input for the padding modes that copy entries of the input."""
     spatial = len(pairs)
     if spatial not in (1, 2, 3) or len(shape) not in (spatial + 1, spatial + 2):
         raise ValueError(

@@ -1,13 +1,14 @@
-"""Products of two arrays. Each product has one form for CPU and one for the other platforms. JAX chooses the form when
-it lowers a program.
+"""Products of two arrays. Each product has one form (implementation) for CPU and one for all other platforms. JAX
+chooses between the two forms when it lowers a program for a platform.
 
-The platform is not known during tracing. `bilinear` is therefore traced as one operation, `bilinear_product`, which
-contains both forms. Its derivatives, transposes and batched versions are `bilinear_product` operations too. Therefore
-the program for each platform contains only one form, and a gradient stores only the two arrays.
+While JAX traces a function, the platform is not known yet. `bilinear` is therefore traced as one operation,
+`bilinear_product`, which contains both forms. The derivatives, transposes and batched versions of a `bilinear_product`
+are `bilinear_product` operations too. As a result, the program for each platform contains only one form, and a gradient
+stores only the arrays `a` and `b`.
 
-`jax.lax.platform_dependent` also chooses at lowering, but its gradient stores the residuals of all forms. With that
-function, a `scan` over depthwise convolutions carries 43 arrays instead of 6 on every platform, and exported programs
-contain a conditional for each choice.
+`jax.lax.platform_dependent` also chooses the form at lowering, but its gradient stores the residuals of all forms. With
+`platform_dependent`, a `scan` over depthwise convolutions carries 43 arrays instead of 6 on every platform, and
+exported programs contain a conditional for each choice.
 """
 
 import functools
@@ -30,9 +31,10 @@ def bilinear(default: Product, cpu: Product, a: jax.Array, b: jax.Array, *settin
     """Return `cpu(a, b, *settings)` on CPU, and `default(a, b, *settings)` on other platforms.
 
     Args:
-        default: a function that is linear in `a` and in `b`. Define it at the top level of a module, not inside a
-            function, because compiled programs are cached by the function's identity.
-        cpu: a function with the same properties and the same result. JAX transposes both functions for the gradients.
+        default: a function that is linear in `a` and in `b`. Define this function at the top level of a module, not
+            inside a function, because compiled programs are cached by the function's identity.
+        cpu: a function that is also linear in `a` and in `b`, and has the same result as `default`. JAX transposes both
+            functions for the gradients.
         a, b: floating-point arrays.
         *settings: hashable values, not arrays.
 
@@ -48,7 +50,8 @@ def bilinear(default: Product, cpu: Product, a: jax.Array, b: jax.Array, *settin
 
 
 def default_program(equation: JaxprEqn) -> ClosedJaxpr | None:
-    """Return the default form of a `bilinear_product` in a traced program, or None for any other operation.
+    """If `equation` is a `bilinear_product`, return its form for platforms other than CPU, as a traced program.
+    Otherwise, return None.
 
     Example:
         >>> import jax.numpy as jnp
@@ -75,8 +78,9 @@ class _Form:
 
 @dataclass(frozen=True)
 class _Transposed:
-    """The transpose of `form` with respect to argument `index`, which has type `aval`. The call takes the other
-    argument and the cotangent of the product, and returns the cotangent of argument `index`.
+    """The transpose of the product `form` with respect to its argument `index` (0 or 1), whose shape and dtype are
+    `aval`. The transpose takes the other argument and the cotangent of the product, and returns the cotangent of
+    argument `index`.
     """
 
     form: Product
@@ -116,7 +120,7 @@ def _run(a: jax.Array, b: jax.Array, *, forms: tuple[Product, ...]) -> jax.Array
         return _compiled(a, b, forms=forms)
 
 
-@functools.lru_cache(maxsize=4096)  # a model repeats its shapes, and each is traced forward, backward and in every jit
+@functools.lru_cache(maxsize=4096)  # a model repeats its shapes: each is traced forward, backward and in every jit
 def _result_type(form: Product, a: Any, b: Any) -> Any:
     return jax.make_jaxpr(form)(a, b).out_avals[0]
 

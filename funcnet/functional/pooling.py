@@ -1,7 +1,7 @@
 """Max and average pooling in 1, 2 and 3 dimensions. Letters: `B batch, C channel, S spatial sizes, K kernel sizes`.
 
 Windows over several dimensions are processed one dimension at a time, which takes `K1 + K2` steps instead of `K1 · K2`.
-`windows.py` defines where the windows lie, and which of several equal maxima is chosen.
+`windows.py` defines the positions of the windows, and which of several equal maxima is chosen.
 """
 
 from typing import Any
@@ -34,7 +34,7 @@ def max_pool1d(
         kernel_size: size of the window.
         stride: distance between windows; None or () means `kernel_size`.
         padding: number of -inf entries added on each side, at most half of `kernel_size`. As in torch, dilation does
-            not raise this limit.
+            not raise the limit on the padding.
         dilation: distance between neighbouring entries of a window.
         ceil_mode: if True, include a last window that extends beyond the right padding, unless the window starts in
             this padding.
@@ -42,11 +42,12 @@ def max_pool1d(
 
     Returns:
         An array (B, C, S') or (C, S'), with `S' = (S + 2 · padding - dilation · (K - 1) - 1) // stride + 1`. With
-        `ceil_mode`, the quotient is rounded up. With `return_indices`, the result is a pair: the maxima, and their
-        indices in the flattened spatial dimensions. If a window contains NaN, its maximum is its last NaN.
+        `ceil_mode`, the quotient is rounded up, not down. With `return_indices`, the result is a pair: the maxima, and
+        their indices in the flattened spatial dimensions. If a window contains NaN, the maximum is the last NaN of the
+        window.
 
     Raises:
-        ValueError: if the rank of the input is wrong, or a size is invalid.
+        ValueError: if the rank of the input is wrong, a dimension other than the batch is empty, or a size is invalid.
         TypeError: if the input is not floating-point, or a size is not an integer.
 
     Differs from torch: indices are int32 unless JAX's x64 mode is enabled.
@@ -72,8 +73,9 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """Apply `max_pool1d` over two dimensions. The input is (B, C, H, W) or (C, H, W), and each size is an int or a pair
-    (height, width).
+    """Apply `max_pool1d` over two dimensions. The input is (B, C, H, W) or (C, H, W).
+
+    `kernel_size`, `stride`, `padding` and `dilation` are each an int or a pair (height, width).
 
     Example:
         >>> max_pool2d(jnp.arange(16.0).reshape(1, 4, 4), 2)[0]
@@ -95,8 +97,9 @@ def max_pool3d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """Apply `max_pool1d` over three dimensions. The input is (B, C, D, H, W) or (C, D, H, W), and each size is an int
-    or a tuple of three ints.
+    """Apply `max_pool1d` over three dimensions. The input is (B, C, D, H, W) or (C, D, H, W).
+
+    `kernel_size`, `stride`, `padding` and `dilation` are each an int or a tuple of three ints.
 
     Example:
         >>> max_pool3d(jnp.arange(8.0).reshape(1, 2, 2, 2), 2).ravel()
@@ -125,14 +128,15 @@ def avg_pool1d(
         padding: number of zeros added on each side, at most half of `kernel_size`.
         ceil_mode: if True, include a last window that extends beyond the right padding, unless the window starts in
             this padding.
-        count_include_pad: whether the divisor includes the padding. Positions beyond the padding are never included.
+        count_include_pad: whether padding entries count in the divisor of the mean. Positions beyond the padding never
+            count.
 
     Returns:
         An array (B, C, S') or (C, S'), with `S' = (S + 2 · padding - K) // stride + 1`. With `ceil_mode`, the quotient
-        is rounded up. Sums are computed in at least float32.
+        is rounded up, not down. Sums are computed in at least float32.
 
     Raises:
-        ValueError: if the rank of the input is wrong, or a size is invalid.
+        ValueError: if the rank of the input is wrong, a dimension other than the batch is empty, or a size is invalid.
         TypeError: if the input is not floating-point, or a size is not an integer.
 
     Example:
@@ -154,11 +158,12 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> jax.Array:
-    """Apply `avg_pool1d` over two dimensions. The input is (B, C, H, W) or (C, H, W), and each size is an int or a pair
-    (height, width).
+    """Apply `avg_pool1d` over two dimensions. The input is (B, C, H, W) or (C, H, W).
 
-    If `divisor_override` is given, each sum is divided by this number instead of the window's size. The number must not
-    be 0.
+    `kernel_size`, `stride` and `padding` are each an int or a pair (height, width).
+
+    If `divisor_override` is given, each sum is divided by this number instead of the window's size. `divisor_override`
+    must not be 0.
 
     Example:
         >>> avg_pool2d(jnp.arange(16.0).reshape(1, 4, 4), 2)[0]
@@ -180,8 +185,9 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> jax.Array:
-    """Apply `avg_pool2d` over three dimensions. The input is (B, C, D, H, W) or (C, D, H, W), and each size is an int
-    or a tuple of three ints.
+    """Apply `avg_pool2d` over three dimensions. The input is (B, C, D, H, W) or (C, D, H, W).
+
+    `kernel_size`, `stride` and `padding` are each an int or a tuple of three ints.
 
     Example:
         >>> avg_pool3d(jnp.arange(8.0).reshape(1, 2, 2, 2), 2).ravel()
@@ -207,7 +213,9 @@ def max_pool(
     ceil: bool,
     return_indices: bool,
 ) -> Any:
-    """Apply max pooling, as in `max_pool1d`, over any number of dimensions. `where` is the prefix of error messages."""
+    """Apply max pooling, as in `max_pool1d`, over any number of dimensions. `where` is the name of the public function,
+    with which error messages begin.
+    """
     input = windows.planes(where, input, ndim)
     along = windows.regular(where, input.shape, ndim, kernel, stride, pad, dilation, ceil)
     y = windows.maximum(input, along)
@@ -225,8 +233,8 @@ def avg_pool(
     include_pad: bool,
     divisor: int | None,
 ) -> jax.Array:
-    """Apply average pooling, as in `avg_pool1d`, over any number of dimensions. `where` is the prefix of error
-    messages.
+    """Apply average pooling, as in `avg_pool1d`, over any number of dimensions. `where` is the name of the public
+    function, with which error messages begin.
     """
     input = windows.planes(where, input, ndim)
     if divisor == 0:
@@ -241,13 +249,14 @@ def avg_pool(
         if divisor is None:
             along_axis = jnp.asarray(_counts(along, size, include_pad), x.dtype)
             counts = counts * along_axis.reshape(-1, *(1,) * (-axis - 1))
-    # Divided at the end: thirds of 1, -1 and 0 do not sum to exactly 0, so |·| of the result would have a slope.
+    # Divide at the end. The thirds of 1, -1 and 0 do not sum to exactly 0, and |x| has a slope if x is not exactly 0.
     return (x / counts).astype(input.dtype)
 
 
 def _counts(along: windows.Windows, size: int, include_pad: bool) -> np.ndarray:
-    """Return the number of entries that each window averages. Padding counts only with `include_pad`, and positions
-    beyond the padding never count."""
+    """Return, for each window of an average pooling, the number of entries by which its sum is divided. Entries in the
+    padding count only if `include_pad` is True, and positions beyond the padding never count.
+    """
     start = along.starts(-1)
     if include_pad:
         return np.minimum(start + along.kernel, size + along.pad) - start

@@ -1,9 +1,12 @@
-"""One direction of one recurrent layer over time. Letters: `T time, B batch, H hidden, P size of h, G gates · H`.
+"""The loop over time of one direction of a recurrent layer.
+
+Letters: `T time, B batch, H hidden, P size of h, G size of all gates`.
 
 The input's contribution to the gates is computed first, for all steps at once, so that each step needs only one matrix
 product. The derivative is a custom JVP rule, which works in forward and reverse mode and for higher derivatives. The
-rule multiplies the weight's tangent by all states in one product outside the loop. Automatic differentiation would
-instead add a matrix to the weight's gradient at every backward step. `P` equals `H` unless an LSTM has a projection.
+rule multiplies the tangent of the recurrent weight W_hh by the states of all steps in one product outside the loop.
+Automatic differentiation would instead add a matrix to the gradient of W_hh at every step of the backward pass. The
+size G is H times the number of gates of the cell. The size P equals H unless the layer is an LSTM with a projection.
 """
 
 import functools
@@ -31,12 +34,13 @@ def recur(
     """Run a recurrent cell over all time steps.
 
     Args:
-        mode: a key of `MODES`.
-        reverse: if True, run from the last step to the first.
-        gates: (T, B, G), `x W_ihᵀ` plus all biases, except the bias that a GRU multiplies by its reset gate.
+        mode: the kind of cell, a key of `MODES` such as "LSTM".
+        reverse: if True, run the cell from the last time step to the first.
+        gates: (T, B, G), the input's contribution to the gates, which is `x W_ihᵀ` plus all biases, except the bias
+            that a GRU multiplies by its reset gate.
         state: the state before the first step: (h,), or (h, c) for an LSTM. h is (B, P), and c is (B, H).
-        weights: w_hh (G, P) and a second array or None. The second array is w_hr (P, H) for an LSTM with a projection,
-            and b_hn (H,) for a GRU with biases.
+        weights: a pair of w_hh (G, P) and a second array or None. The second array is w_hr (P, H) for an LSTM with a
+            projection, and b_hn (H,) for a GRU with biases.
         mask: (T, B, 1), False at steps that leave the state unchanged. None means that all steps update the state.
 
     Returns:
@@ -111,7 +115,7 @@ def _product(x: jax.Array, matrix: Any) -> jax.Array | None:
 
 
 class _Elman:
-    """The cell `h' = act(gates + h W_hhᵀ)`."""
+    """An Elman cell, `h' = act(gates + h W_hhᵀ)`."""
 
     def __init__(self, act: Callable[[jax.Array], jax.Array], slope: Callable[[jax.Array], jax.Array]):
         self.act, self.slope = act, slope
@@ -121,8 +125,8 @@ class _Elman:
         return (self.act(x),), self.slope(x)
 
     def weights_moved(self, before: jax.Array, kept: Any, d_weights: Weights) -> tuple[Any, Any]:
-        """Return what the weights' tangents add to the tangent of the gates (through `h W_hhᵀ`) and to the tangent of h
-        (through a projection).
+        """Return what the tangents of the weights add to two other tangents: to that of the gates (through `h W_hhᵀ`),
+        and to that of h (through a projection).
         """
         return _product(before, d_weights[0]), None
 
@@ -134,7 +138,7 @@ class _Elman:
 
 
 class _LSTM:
-    """The cell `c' = σ(f) c + σ(i) tanh(g)`, `h' = σ(o) tanh(c')`. A projection multiplies h' by W_hr."""
+    """An LSTM cell, `c' = σ(f) c + σ(i) tanh(g)`, `h' = σ(o) tanh(c')`. A projection multiplies h' by W_hr."""
 
     def step(self, gates: jax.Array, pushed: jax.Array, state: State, weights: Weights) -> tuple[State, Any]:
         before, projection = state[1], weights[1]
@@ -168,14 +172,14 @@ class _LSTM:
 
 
 class _GRU:
-    """The cell `n = tanh(gates_n + σ(r) (h W_hnᵀ + b_hn))`, `h' = (1 - σ(z)) n + σ(z) h`."""
+    """A GRU cell, `n = tanh(gates_n + σ(r) (h W_hnᵀ + b_hn))`, `h' = (1 - σ(z)) n + σ(z) h`."""
 
     def step(self, gates: jax.Array, pushed: jax.Array, state: State, weights: Weights) -> tuple[State, Any]:
         (before,), bias = state, weights[1]
         size = before.shape[-1]
         reset_and_update = gates[:, : 2 * size] + pushed[:, : 2 * size]
         r, z = jnp.split(lax.optimization_barrier(lax.logistic(reset_and_update)), 2, -1)
-        not_r, not_z = jnp.split(lax.logistic(-reset_and_update), 2, -1)  # 1 - r, 1 - z would cancel
+        not_r, not_z = jnp.split(lax.logistic(-reset_and_update), 2, -1)  # computing 1 - r and 1 - z would lose digits
         candidate = pushed[:, 2 * size :] if bias is None else pushed[:, 2 * size :] + bias
         x = gates[:, 2 * size :] + r * candidate
         n = jnp.tanh(x)

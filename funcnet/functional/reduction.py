@@ -20,13 +20,13 @@ __all__ = [
 ]
 
 
-# The constant that torch adds or clamps at in C++: 1e-12 in single precision, even for float64.
+# The constant that torch's C++ code adds or uses as a bound. It is 1e-12 in float32, even for float64 inputs.
 EPSILON = 9.999999960041972e-13
 
 
 def reduced(losses: jax.Array, reduction: str, divisor: jax.Array | None = None) -> jax.Array:
-    """Return the terms for 'none', their sum for 'sum', or their sum divided by `divisor` for 'mean'. The default
-    divisor is the number of terms.
+    """Return the terms of a loss for 'none', their sum for 'sum', or their sum divided by `divisor` for 'mean'. The
+    default divisor is the number of terms.
     """
     if reduction == "none":
         return losses
@@ -50,9 +50,10 @@ def broadcast(where: str, **arrays: jax.Array) -> tuple[int, ...]:
 
 
 def matched(where: str, input: jax.Array, target: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return (input, target) in the dtype of the computation. As in torch, warn if their shapes differ.
+    """Return the input and the target of a loss in the dtype of the computation. As in torch, issue a warning if their
+    shapes differ.
 
-    Only public functions may call this function directly, because the warning is reported at the line that called the
+    Only public functions may call `matched` directly, because the warning is reported at the line that called the
     public function.
     """
     input, target = checks.floating(where, "input", input), checks.floating(where, "target", target)
@@ -74,8 +75,9 @@ def matched(where: str, input: jax.Array, target: jax.Array) -> tuple[jax.Array,
 
 
 def labels(where: str, target: jax.Array, input: jax.Array) -> jax.Array:
-    """Cast labels such as 1 and -1 to the dtype of the computation. Floating-point labels must have the input's
-    dtype."""
+    """Cast the labels of a loss, such as 1 and -1, to the dtype of the computation. Floating-point labels must have the
+    input's dtype.
+    """
     target = jnp.asarray(target)
     if not jnp.issubdtype(target.dtype, jnp.integer):
         checks.one_dtype(where, input=input, target=checks.floating(where, "target", target))
@@ -83,7 +85,7 @@ def labels(where: str, target: jax.Array, input: jax.Array) -> jax.Array:
 
 
 def weights(where: str, name: str, weight: jax.Array, shape: tuple[int, ...], dtype: jax.typing.DTypeLike) -> jax.Array:
-    """Return `weight` in `dtype`, or raise a ValueError if it does not broadcast to `shape`."""
+    """Cast the weights of a loss to `dtype`, or raise a ValueError if they do not broadcast to `shape`."""
     try:
         fits = jnp.broadcast_shapes(weight.shape, shape) == shape
     except ValueError:
@@ -97,8 +99,8 @@ def weights(where: str, name: str, weight: jax.Array, shape: tuple[int, ...], dt
 
 
 def class_weights(where: str, weight: jax.Array | None, input: jax.Array, classes: int) -> jax.Array | None:
-    """Cast class weights (C,) to the dtype of the computation. The weights must have this dtype or, as in torch, the
-    dtype of the input.
+    """Cast class weights (C,) to the dtype of the computation. The class weights must have the dtype of the computation
+    or, as in torch, the dtype of the input.
     """
     if weight is None:
         return None
@@ -111,7 +113,7 @@ def class_weights(where: str, weight: jax.Array | None, input: jax.Array, classe
 
 
 def magnitude(x: jax.Array) -> jax.Array:
-    """Return `|x|`. Its derivative at 0 is 0, as in torch, whereas the derivative of `jnp.abs` is 1."""
+    """Return `|x|`. The derivative at 0 is 0, as in torch, whereas the derivative of `jnp.abs` is 1."""
     return x * jax.lax.stop_gradient(jnp.sign(x))
 
 

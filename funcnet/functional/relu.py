@@ -1,5 +1,5 @@
-"""The relu family: activations that treat inputs above and below zero differently. At kinks, the derivatives are those
-of torch, not those of JAX.
+"""The relu family: activations that treat inputs above and below zero differently. Where an activation has a kink, its
+derivative is that of torch, not that of JAX.
 
 For bfloat16 inputs, results are computed in float32 and rounded once at the end. `inplace` is accepted for
 compatibility with torch, and ignored because arrays are immutable.
@@ -48,11 +48,11 @@ def _relu(x: jax.Array) -> jax.Array:
     return jnp.maximum(x, 0)
 
 
-_relu.defjvps(lambda dx, y, x: jnp.where(x <= 0, 0, dx))  # NaN passes, unlike in jax.nn.relu
+_relu.defjvps(lambda dx, y, x: jnp.where(x <= 0, 0, dx))  # if x is NaN, dx passes, unlike in jax.nn.relu
 
 
 def threshold(input: jax.Array, threshold: float, value: float, inplace: bool = False) -> jax.Array:
-    """Replace entries that are at most `threshold` by `value`. The derivative is 0 for these entries and 1 for the
+    """Replace entries that are at most `threshold` by `value`. The derivative is 0 for replaced entries and 1 for the
     others.
 
     Args:
@@ -101,7 +101,7 @@ def _passes(x: jax.Array, threshold: float) -> jax.Array:
 
 
 def leaky_relu(input: jax.Array, negative_slope: float = 0.01, inplace: bool = False) -> jax.Array:
-    """Return `x` where it is positive, and `negative_slope · x` elsewhere. The derivative at 0 is `negative_slope`.
+    """Return x for x > 0, and `negative_slope · x` otherwise. The derivative at 0 is `negative_slope`.
 
     Args:
         input: floating-point array of any shape.
@@ -124,8 +124,8 @@ def leaky_relu(input: jax.Array, negative_slope: float = 0.01, inplace: bool = F
 
 
 def prelu(input: jax.Array, weight: jax.Array) -> jax.Array:
-    """Return `x` where it is positive, and `weight · x` elsewhere, with learned slopes. The derivative at 0 is the
-    slope.
+    """Return x for x > 0, and `weight · x` otherwise. The weight contains learned slopes. The derivative at 0 is the
+    slope in `weight`.
 
     Args:
         input: floating-point array of any shape. Dimension 1 is the channel dimension.
@@ -168,7 +168,7 @@ def _prelu(x: jax.Array, slope: jax.Array) -> jax.Array:
 @_prelu.defjvp
 def _prelu_jvp(primals, tangents):
     (x, slope), (dx, dslope) = primals, tangents
-    # Above zero, an infinite x stays out of the slope's derivative. At 0 the second derivative is 0, as in torch.
+    # An infinite x above zero must not enter the slope's derivative. At 0, the second derivative is 0, as in torch.
     below = jnp.where((x < 0) | jnp.isnan(x), x, 0)
     factor = jnp.where(x > 0, 1, jnp.where(x < 0, slope, jax.lax.stop_gradient(slope)))
     return _prelu(x, slope), factor * dx + below * dslope
@@ -183,14 +183,14 @@ def rrelu(
     *,
     rng: jax.Array | None = None,
 ) -> jax.Array:
-    """Return `x` where it is positive, and `slope · x` elsewhere. In training, the slope of each entry is random;
-    otherwise, all slopes are equal.
+    """Return x for x > 0, and `slope · x` otherwise. In training, the slope of each entry is random. Outside training,
+    all slopes are equal.
 
     Args:
         input: floating-point array of any shape.
         lower: smallest slope.
         upper: largest slope.
-        training: if True, slopes are drawn from U(lower, upper). Otherwise the slope is (lower + upper) / 2.
+        training: if True, slopes are drawn from U(lower, upper). If False, every slope is (lower + upper) / 2.
         inplace: ignored.
         rng: a random key, required in training unless lower equals upper.
 
@@ -228,7 +228,7 @@ def _leaky(input: jax.Array, slope: Any) -> jax.Array:
 
 
 def elu(input: jax.Array, alpha: float = 1.0, inplace: bool = False) -> jax.Array:
-    """Return `x` where it is positive, and `alpha · (exp(x) - 1)` elsewhere. The derivative at 0 is alpha.
+    """Return x for x > 0, and `alpha · (exp(x) - 1)` otherwise. The derivative at 0 is alpha.
 
     Args:
         input: floating-point array of any shape.
@@ -251,8 +251,8 @@ def elu(input: jax.Array, alpha: float = 1.0, inplace: bool = False) -> jax.Arra
 
 
 def celu(input: jax.Array, alpha: float = 1.0, inplace: bool = False) -> jax.Array:
-    """Compute `max(x, 0) + min(0, alpha · (exp(x / alpha) - 1))`. This is a variant of `elu` whose derivative at 0 is 1
-    for every alpha.
+    """Compute `max(x, 0) + min(0, alpha · (exp(x / alpha) - 1))`, a variant of `elu`. The derivative at 0 is 1 for
+    every alpha.
 
     Args:
         input: floating-point array of any shape.
@@ -320,7 +320,7 @@ def _elu_jvp(alpha, scale, rate, primals, tangents):
 
 
 def _below(x: jax.Array) -> jax.Array:
-    """Return x where it is negative, and 0 elsewhere. The exponential of the result is finite. The derivative at 0 is
-    0, as in torch's second derivatives.
+    """Return x if x < 0, and 0 otherwise. The exponential of the result therefore never overflows. The derivative at 0
+    is 0, as in torch's second derivatives.
     """
     return jnp.where(x < 0, x, 0)

@@ -1,8 +1,9 @@
-"""Recurrent layers. Letters: `T time, B batch, I input_size, H hidden_size, P size of h, G gates · H`.
+"""Recurrent layers. Letters: `T time, B batch, I input_size, H hidden_size, P size of h, G size of all gates`.
 
 These functions are `torch.rnn_tanh`, `torch.rnn_relu`, `torch.lstm` and `torch.gru`, with the same argument names. The
-loop over time is in `recurrence.py`, and single steps are in `rnn_cells.py`. P is H unless an LSTM projects its h.
-Half-precision inputs are processed in float32, and the results are rounded once at the end.
+loop over time is in `recurrence.py`, and single steps are in `rnn_cells.py`. The size G is H times the number of gates
+of the cell. The size P equals H unless the layer is an LSTM with a projection. Half-precision inputs are processed in
+float32, and the results are rounded once at the end.
 """
 
 from collections.abc import Sequence
@@ -41,23 +42,22 @@ def rnn_tanh(
 
     Args:
         input: (T, B, I), or (B, T, I) with batch_first.
-        hx: the initial state of every layer and direction, (num_layers · directions, B, H); the shape is the same with
-            batch_first.
-        params: the arrays of every layer, with the forward direction before the reverse direction. The order is w_ih
-            (G, I), w_hh (G, P); then, if `has_biases` is True, b_ih (G,) and b_hh (G,); then, for an LSTM with a
-            projection, w_hr (P, H). After the first layer,
-            I is directions · P.
+        hx: the initial state of every layer and direction, (num_layers · directions, B, H). `batch_first` does not
+            change this shape.
+        params: the arrays of every layer, with the forward direction before the reverse direction. Each direction has
+            w_ih (G, I) and w_hh (G, P). If `has_biases` is True, b_ih (G,) and b_hh (G,) follow. For an LSTM with a
+            projection, w_hr (P, H) comes last. For every layer after the first, I is directions · P.
         has_biases: whether `params` contains biases.
         num_layers: number of layers. Each layer reads the output of the previous layer.
         dropout: probability with which an entry between two layers is set to 0 in training.
         train: whether to apply dropout.
-        bidirectional: whether every layer also runs over the reversed sequence. The outputs are concatenated, forward
-            first.
+        bidirectional: whether every layer also runs over the reversed sequence. The outputs of both directions are
+            concatenated, forward first.
         batch_first: whether the batch is the first dimension of the input and the output, and time the second.
         lengths: (B,) integers, the number of valid steps of each sequence; None means all steps. `lengths` may be
             traced, so that batches with different lengths share one compiled program. The forward direction stops at
-            the last valid step, and the reverse direction starts there. After the last valid step, the input is ignored
-            and the output is 0. For a length of 0, the last state is hx.
+            the last valid step, and the reverse direction starts at this step. After the last valid step, the input is
+            ignored and the output is 0. For a length of 0, the last state equals the initial state.
         rng: a random key, required if `train` is True, 0 < dropout < 1 and there are several layers.
 
     Returns:
@@ -101,6 +101,11 @@ def rnn_relu(
 ) -> tuple[jax.Array, jax.Array]:
     """Run the layers of `rnn_tanh` with max(·, 0) in place of tanh.
 
+    Example:
+        >>> params = [jnp.ones((1, 1)), jnp.ones((1, 1))]
+        >>> rnn_relu(jnp.ones((3, 1, 1)), jnp.zeros((1, 1, 1)), params, False, 1, 0.0, False, False, False)[0].ravel()
+        Array([1., 2., 3.], dtype=float32)
+
     Reference: torch.rnn_relu.
     """
     settings = (has_biases, num_layers, dropout, train, bidirectional, batch_first, lengths, rng)
@@ -126,7 +131,7 @@ def lstm(
 
     Args:
         hx: (h_0, c_0), of shapes (num_layers · directions, B, P) and (num_layers · directions, B, H).
-        params: G is 4 · H, in the order i, f, g, o.
+        params: as in `rnn_tanh`. G is 4 · H, with the gates in the order i, f, g, o.
         input, has_biases, num_layers, dropout, train, bidirectional, batch_first, lengths, rng: as in `rnn_tanh`.
 
     Returns:
@@ -167,7 +172,7 @@ def gru(
     """Run layers of gated recurrent units (GRU), which apply `gru_cell` at every step.
 
     Args:
-        params: G is 3 · H, in the order r, z, n.
+        params: as in `rnn_tanh`. G is 3 · H, with the gates in the order r, z, n.
         input, hx, has_biases, num_layers, dropout, train, bidirectional, batch_first, lengths, rng: as in `rnn_tanh`.
 
     Returns:
@@ -204,14 +209,16 @@ def _layers(
     lengths: Any,
     rng: Any,
 ) -> tuple[jax.Array, list[jax.Array]]:
-    """Check the arguments and return (output, the last states)."""
+    """Check the arguments, run all layers, and return (output of the last layer, last states of every layer and
+    direction).
+    """
     input, hx, layers = _checked(where, mode, input, hx, params, has_biases, num_layers, bidirectional, batch_first)
     wide = checks.wide_dtype(input)
     x = (input.swapaxes(0, 1) if batch_first else input).astype(wide)
     states = [h.astype(wide) for h in hx]
     mask = _mask(where, lengths, x)
     if mask is not None:
-        x = jnp.where(mask, x, 0)  # values in the padding, even NaN, would reach the weights' gradient
+        x = jnp.where(mask, x, 0)  # otherwise, values in the padding, even NaN, would reach the weights' gradient
     directions, last = 2 if bidirectional else 1, []
     for layer in range(num_layers):
         outs = []
@@ -231,7 +238,7 @@ def _layers(
 
 
 def _gates(mode: str, x: jax.Array, params: Sequence[Any], has_biases: bool) -> tuple[jax.Array, Any]:
-    """Return the input's contribution to the gates at all steps, and the weights that the loop still needs."""
+    """Return the contribution of the input x to the gates at all steps, and the weights that `recur` requires."""
     w_ih, w_hh, *rest = params
     if mode == "GRU":
         if not has_biases:
@@ -274,7 +281,7 @@ def _checked(
     bidirectional: bool,
     batch_first: bool,
 ) -> tuple[jax.Array, list[jax.Array], list[list[Any]]]:
-    """Return (input, states, the params of every layer and direction) after checking them."""
+    """Check the arguments, and return (input, initial states, parameters of every layer and direction)."""
     input = checks.floating(where, "input", input)
     if input.ndim != 3:
         raise ValueError(

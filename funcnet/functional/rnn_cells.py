@@ -61,6 +61,10 @@ def rnn_relu_cell(
 ) -> jax.Array:
     """Compute one step of `rnn_tanh_cell` with max(·, 0) in place of tanh.
 
+    Example:
+        >>> rnn_relu_cell(jnp.ones((1, 2)), jnp.zeros((1, 3)), jnp.ones((3, 2)), jnp.zeros((3, 3)))
+        Array([[2., 2., 2.]], dtype=float32)
+
     Reference: torch.rnn_relu_cell.
     """
     return _elman_cell("F.rnn_relu_cell", jax.nn.relu, input, hx, w_ih, w_hh, b_ih, b_hh)
@@ -81,7 +85,7 @@ def lstm_cell(
     Args:
         input: (B, I), floating-point.
         hx: (h, c), each (B, H).
-        w_ih: (4 · H, I), in the order i, f, g, o.
+        w_ih: (4 · H, I), with the gates in the order i, f, g, o.
         w_hh: (4 · H, H).
         b_ih, b_hh: (4 · H,).
 
@@ -123,7 +127,7 @@ def gru_cell(
     Args:
         input: (B, I), floating-point.
         hx: (B, H).
-        w_ih: (3 · H, I), in the order r, z, n.
+        w_ih: (3 · H, I), with the gates in the order r, z, n.
         w_hh: (3 · H, H).
         b_ih, b_hh: (3 · H,).
 
@@ -153,8 +157,8 @@ def _elman_cell(where: str, act: Any, input: Any, hx: Any, *weights: Any) -> jax
 
 
 def _cell(where: str, gates: int, input: Any, hx: list[Any], w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Any:
-    """Return (the input's part of the gates, the state's part of the gates, the states, the dtype of the result). The
-    dtype of the arrays is at least float32.
+    """Check the arguments of a cell, and return (`x W_ihᵀ + b_ih`, `h W_hhᵀ + b_hh`, states, dtype of the result). The
+    returned arrays are at least float32.
     """
     input = checks.floating(where, "input", input)
     names = [f"hidden{i}" for i in range(len(hx))]

@@ -1,7 +1,9 @@
-"""Operations on arrays that are sharded over Explicit mesh axes, the default of `jax.make_mesh`.
+"""Operations on arrays that are sharded over Explicit mesh axes. Explicit is the default type of axes in
+`jax.make_mesh`.
 
-The sharding of such an array is part of its type, and JAX refuses operations whose result could be sharded in several
-ways. These functions name the sharding of the result. Without Explicit axes they add nothing to the program.
+The sharding over Explicit axes is part of the type of an array, and JAX refuses operations whose result could be
+sharded in several ways. The functions in this file specify the sharding of the result. If an array is not sharded over
+Explicit axes, the functions add nothing to the program.
 """
 
 import math
@@ -16,7 +18,8 @@ __all__ = ["gathered", "partition", "placed", "replicated", "reshaped", "shards"
 
 
 def partition(array: jax.Array) -> tuple[Any, ...]:
-    """Return the mesh axis or axes of every dimension if at least one of them is Explicit, and () otherwise.
+    """Return, for every dimension of `array`, the mesh axis or axes over which this dimension is sharded. If the array
+    is not sharded over Explicit axes, return ().
 
     Example:
         >>> import jax.numpy as jnp
@@ -30,8 +33,8 @@ def partition(array: jax.Array) -> tuple[Any, ...]:
 
 
 def placed(array: jax.Array, like: jax.Array, axes: Sequence[int | None]) -> jax.Array:
-    """Return `array` with dimension i sharded like dimension `axes[i]` of `like`. None in `axes` means that the
-    dimension is not sharded.
+    """Return `array` with dimension i sharded like dimension `axes[i]` of `like`. If `axes[i]` is None, dimension i is
+    not sharded.
 
     Example:
         >>> import jax.numpy as jnp
@@ -44,7 +47,7 @@ def placed(array: jax.Array, like: jax.Array, axes: Sequence[int | None]) -> jax
 
 
 def shards(array: jax.Array) -> int:
-    """Return the number of parts into which Explicit axes divide the first dimension.
+    """Return the number of parts into which Explicit mesh axes divide the first dimension of `array`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -56,7 +59,7 @@ def shards(array: jax.Array) -> int:
 
 
 def whole(array: jax.Array) -> jax.Array:
-    """Return `array` with all of its entries on every device.
+    """Return `array`, replicated on every device.
 
     Example:
         >>> import jax.numpy as jnp
@@ -68,7 +71,7 @@ def whole(array: jax.Array) -> jax.Array:
 
 
 def unchanged(array: jax.Array) -> NamedSharding | None:
-    """Return `out_sharding` for a result that is sharded as `array`. It is None without Explicit axes.
+    """Return the value of `out_sharding` for a result that is sharded like `array`, or None without Explicit axes.
 
     Example:
         >>> import jax.numpy as jnp
@@ -80,8 +83,8 @@ def unchanged(array: jax.Array) -> NamedSharding | None:
 
 
 def replicated(like: jax.Array, ndim: int) -> NamedSharding | None:
-    """Return `out_sharding` for a result with `ndim` dimensions that every device of the mesh of `like` holds. It is
-    None without Explicit axes.
+    """Return the value of `out_sharding` for a result with `ndim` dimensions that is replicated on all devices of the
+    mesh of `like`. If `like` is not sharded over Explicit axes, return None.
 
     Example:
         >>> import jax.numpy as jnp
@@ -92,8 +95,8 @@ def replicated(like: jax.Array, ndim: int) -> NamedSharding | None:
 
 
 def gathered(table: jax.Array, indices: jax.Array) -> NamedSharding | None:
-    """Return `out_sharding` for `table.at[indices].get(…)`. The rows are sharded like their indices, and the columns
-    like those of the table. It is None without Explicit axes.
+    """Return the value of `out_sharding` for `table.at[indices].get(…)`, or None without Explicit axes. The rows of the
+    result are sharded like the indices, and its columns like the columns of the table.
 
     Example:
         >>> import jax.numpy as jnp
@@ -110,9 +113,9 @@ def gathered(table: jax.Array, indices: jax.Array) -> NamedSharding | None:
 
 
 def reshaped(array: jax.Array, shape: Sequence[int]) -> jax.Array:
-    """Return `array.reshape(shape)`. If dimensions are merged, the result keeps the mesh axes of the outermost of them;
-    if a dimension is split, its mesh axes go to the outermost part; in both cases, the mesh axes must divide the size
-    of the resulting dimension.
+    """Return `array.reshape(shape)`. If dimensions are merged, the result keeps the mesh axes of the outermost merged
+    dimension. If a dimension is split, the outermost of the new dimensions keeps its mesh axes. In both cases, the
+    number of devices along the mesh axes must divide the size of the resulting dimension.
 
     Example:
         >>> import jax.numpy as jnp
@@ -128,7 +131,7 @@ def reshaped(array: jax.Array, shape: Sequence[int]) -> jax.Array:
 
 
 def _carried(array: jax.Array, spec: Sequence[Any], shape: Sequence[int]) -> list[Any] | None:
-    """Return the mesh axes of each dimension after a reshape, or None if some of them cannot be kept."""
+    """Return the mesh axes of each dimension of `array.reshape(shape)`, or None if some mesh axes cannot be kept."""
     if -1 in shape or 0 in shape:
         return None
     sizes, wanted, i, j = jax.typeof(array).sharding.mesh.shape, [None] * len(shape), 0, 0

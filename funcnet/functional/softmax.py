@@ -113,7 +113,7 @@ def gumbel_softmax(
 
     Raises:
         ValueError: if `dim` is out of range, or `rng` is None.
-        TypeError: if the input is not floating-point.
+        TypeError: if the logits are not floating-point.
 
     Example:
         >>> draw = gumbel_softmax(jnp.array([[0.0, 90.0], [90.0, 0.0]]), hard=True, rng=jax.random.key(0))

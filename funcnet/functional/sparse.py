@@ -1,12 +1,12 @@
 """Lookups in embedding tables: `embedding`, `embedding_bag`, `embedding_renorm`, and `one_hot`.
 
-Letters: `V num_embeddings, D embedding_dim, N ids, B bags`. The gradient of a lookup is a scatter-add into the table,
-computed in at least float32, because in bfloat16 a sum of ones stops growing at 256.
+Letters: `V num_embeddings, D embedding_dim, N ids, B bags`. The gradient of a lookup is a scatter-add into the table.
+The sums are computed in at least float32, because in bfloat16 a sum of ones stops growing at 256.
 
-An id outside [0, V) is an error if the ids are known. Under `jit` they are not known, and every lookup and scatter
-replaces such an id with V, a row that does not exist. A lookup of this row gives NaN (in an integer table, the dtype's
-smallest or largest value). Such an id contributes no gradient, is not counted, and changes no row. An id of -1 does not
-mean the last row.
+If the values of the ids are known, an id outside [0, V) raises a ValueError. Under `jit`, the values are not known, and
+every lookup and scatter replaces an id out of range with V, which is not the index of any row. A lookup of id V gives
+NaN (in an integer table, the dtype's smallest or largest value). An id out of range contributes no gradient, is not
+counted, and changes no row. An id of -1 is out of range, and does not mean the last row.
 """
 
 import functools
@@ -32,27 +32,29 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> jax.Array:
-    """Look up rows of a table: `y[…] = weight[ids[…]]`.
+    """Look up rows of a table: `y[…] = weight[input[…]]`.
 
     Args:
         input: ids of any shape, integers in [0, V).
         weight: (V, D).
-        padding_idx: index of a row whose gradient is zero. -1 means the last row. Lookups return the row as usual.
-        max_norm: if the norm of a row is larger than this number, the row is returned scaled down to this norm, as by
-            `embedding_renorm`.
+        padding_idx: index of a row whose gradient is zero. -1 means the last row. A lookup still returns the values of
+            the row `padding_idx`.
+        max_norm: largest norm of a returned row. A row with a larger norm is scaled down to `max_norm`, as
+            `embedding_renorm` does.
         norm_type: order p of the norm.
         scale_grad_by_freq: whether to divide a row's gradient by the number of times its id occurs in `input`.
         sparse: accepted as in torch, and ignored. Gradients are dense.
 
     Returns:
-        (*ids.shape, D) in the weight's dtype.
+        (*input.shape, D) in the weight's dtype.
 
     Raises:
-        ValueError: if weight is not (V, D), or `padding_idx` is out of range. An id out of range is an error too, but
-            under `jit` its result is NaN instead, and it contributes no gradient.
+        ValueError: if weight is not (V, D), or `padding_idx` is out of range. An id out of range is an error too. Under
+            `jit`, the result of such an id is NaN instead, and the id contributes no gradient.
         TypeError: if the ids are not of an integer dtype.
 
-    Differs from torch: `max_norm` does not change the table itself. Call `embedding_renorm` before the step.
+    Differs from torch: `max_norm` does not change the table itself. Instead, call `embedding_renorm` before each
+        training step.
 
     Example:
         >>> embedding(jnp.array([2, 0]), jnp.arange(6.0).reshape(3, 2))
@@ -85,35 +87,35 @@ def embedding_bag(
     Args:
         input: (B, N), one bag per row; or (N,), all bags concatenated. The ids are integers in [0, V).
         weight: (V, D), floating-point.
-        offsets: (B,), the positions in (N,) ids at which bags start. The first offset must be 0, and offsets must not
-            decrease. The argument must be None if the input is (B, N).
+        offsets: (B,), the positions in `input` at which the bags start. The first offset must be 0, and offsets must
+            not decrease. `offsets` must be None if the input is (B, N).
         max_norm, norm_type: as in `embedding`.
-        scale_grad_by_freq: whether to divide a row's gradient by the number of times its id occurs in `input`. It is
-            not supported with 'max'.
+        scale_grad_by_freq: whether to divide a row's gradient by the number of times its id occurs in `input`.
+            `scale_grad_by_freq` is not supported with mode 'max'.
         mode: 'sum', 'mean' or 'max'. If several entries of a bag equal the maximum, the first of them gets the
             gradient.
-        sparse: accepted as in torch, and ignored, because gradients are dense. As in torch, True is an error with
-            'max'.
-        per_sample_weights: factors of the rows, of the input's shape and the weight's dtype. It is supported only with
-            'sum'.
+        sparse: accepted as in torch, and ignored, because gradients are dense. As in torch, `sparse=True` is an error
+            with mode 'max'.
+        per_sample_weights: one factor per id, in the input's shape and the weight's dtype. Per-sample weights are
+            supported only with mode 'sum'.
         include_last_offset: if True, `offsets` is (B + 1,), and its last entry is the end of the last bag.
-        padding_idx: an id that is ignored in values and gradients. -1 means the last row.
+        padding_idx: an id that contributes to neither the results nor the gradients. -1 means the last row.
 
     Returns:
-        (B, D) in the weight's dtype. Sums are computed in at least float32. A bag that is empty or contains only
-        padding gives 0.
+        (B, D) in the weight's dtype. Sums are computed in at least float32. The result of a bag that is empty or
+        contains only padding is 0.
 
     Raises:
         ValueError: if the shapes do not match, `mode` is unknown or does not support an argument, or `padding_idx` is
-            out of range. Outside `jit`, an id or offset that is out of range is an error too, and so are offsets that
-            decrease.
-        TypeError: if ids or offsets are not integers, if the table is not floating-point, or if their dtypes differ.
+            out of range. Outside `jit`, offsets that decrease and ids or offsets out of range are errors too.
+        TypeError: if ids or offsets are not integers, `weight` is not floating-point, or `per_sample_weights` does
+            not have the dtype of `weight`.
 
-    Differs from torch: `max_norm` does not change the table itself. Call `embedding_renorm` before the step.
-        With `include_last_offset`, ids after the last offset belong to no bag, whatever the mode. In torch, 'mean'
-        counts these ids in its divisor, and 'max' includes them. An input of (B, 0) gives zeros. If a bag contains NaN,
-        its maximum is NaN. `scale_grad_by_freq` uses the count of the id itself, whereas torch's bags on CPU use the
-        count of another id.
+    Differs from torch: `max_norm` does not change the table itself. Instead, call `embedding_renorm` before each
+        training step. With `include_last_offset`, ids after the last offset belong to no bag in any mode. In torch,
+        mode 'mean' counts the ids after the last offset in its divisor, and mode 'max' includes these ids. An input of
+        shape (B, 0) gives zeros. If a bag contains NaN, its maximum is NaN. `scale_grad_by_freq` divides by the count
+        of the id itself, whereas torch on CPU divides by the count of a different id.
 
     Example:
         >>> table = jnp.arange(6.0).reshape(3, 2)
@@ -146,10 +148,11 @@ def embedding_bag(
 
 
 def embedding_renorm(weight: jax.Array, ids: jax.Array, max_norm: float, norm_type: float = 2.0) -> jax.Array:
-    """Return the table with the rows of `ids` scaled down to `max_norm`, as torch's lookup does in place.
+    """Return a copy of the table in which the rows of `ids` are scaled down to a norm of `max_norm`. In torch, a lookup
+    with `max_norm` scales these rows of the table itself.
 
-    A row with `‖row‖ > max_norm` becomes `row · max_norm / (‖row‖ + 1e-7)`. Call this function before the step and keep
-    its result.
+    A row with `‖row‖ > max_norm` becomes `row · max_norm / (‖row‖ + 1e-7)`. Call `embedding_renorm` before each
+    training step, and replace the table with the result.
 
     Args:
         weight: (V, D).
@@ -158,10 +161,10 @@ def embedding_renorm(weight: jax.Array, ids: jax.Array, max_norm: float, norm_ty
         norm_type: order p of the norm.
 
     Returns:
-        The new table, (V, D). No gradient flows through it, as in torch.
+        The new table, (V, D). As in torch, no gradient flows through the new table.
 
     Raises:
-        ValueError: if weight is not (V, D). An id out of range is an error too, but under `jit` it is ignored instead.
+        ValueError: if weight is not (V, D). An id out of range is an error too, but under `jit`, such an id is ignored.
         TypeError: if the ids are not of an integer dtype.
 
     Example:
@@ -184,11 +187,11 @@ def one_hot(tensor: jax.Array, num_classes: int = -1) -> jax.Array:
         num_classes: number of classes, C. -1 means the largest id plus 1, which is not available under `jit`.
 
     Returns:
-        (*ids.shape, C), int32 (int64 under x64).
+        (*tensor.shape, C), int32 (int64 under x64).
 
     Raises:
-        ValueError: if `num_classes` is -1 under `jit` or without ids. An id out of range is an error too, but under
-            `jit` it gives zeros instead.
+        ValueError: if `num_classes` is -1 under `jit` or without ids. An id out of range is an error too. Under `jit`,
+            the vector of such an id contains only zeros instead.
         TypeError: if the ids are not of an integer dtype.
 
     Example:
@@ -218,7 +221,9 @@ def _padding_row(where: str, padding_idx: int | None, weight: jax.Array) -> int 
 
 
 def _row_numbers(where: str, ids: jax.Array, weight: jax.Array) -> jax.Array:
-    """Return the ids with V in place of every id that is out of range."""
+    """Check the ids and the table, and return the ids. Under `jit`, every id outside [0, V) is replaced with V, the
+    number of rows.
+    """
     if jnp.issubdtype(weight.dtype, jnp.integer) and jnp.issubdtype(jnp.result_type(ids), jnp.floating):
         raise TypeError(
             f"{where}: input and weight are swapped; expected integer ids first and then a floating weight, got "
@@ -244,8 +249,9 @@ def _rows(
     padding_idx: int | None = None,
     by_frequency: bool = False,
 ) -> jax.Array:
-    """Return the renormalised rows. The derivative ignores `max_norm`. As in torch, it is scaled by frequency,
-    and it is zero for padding.
+    """Return the rows of the table at `ids`. If `max_norm` is given, rows of a larger norm are scaled down, but the
+    derivative ignores this scaling. As in torch, the derivative is 0 for the id `padding_idx`. With `by_frequency`, the
+    derivative is divided by the number of times that the id occurs.
     """
     rows = weight.at[ids].get(mode="fill", out_sharding=gathered(weight, ids))
     return rows if max_norm is None else _renormalise(rows, max_norm, norm_type)
@@ -277,7 +283,7 @@ def _renormalise(rows: jax.Array, max_norm: float, norm_type: float) -> jax.Arra
 
 
 class _Rectangle:
-    """Bags of equal length, which are the rows of (B, N, …)."""
+    """Reductions over bags of equal length. Each bag is one row of an array (B, N, …)."""
 
     def sum(self, x: jax.Array) -> jax.Array:
         return x.sum(1)
@@ -289,13 +295,13 @@ class _Rectangle:
         return x.min(1, initial=x.shape[1])
 
     def spread(self, x: jax.Array) -> jax.Array:
-        """Repeat the value of each bag for all of its ids."""
+        """Repeat the value of each bag for all ids of the bag."""
         return x[:, None]
 
 
 class _Ragged:
-    """`count` bags, concatenated in (N, …). `bag` holds, for each id, the number of its bag, or `count` if the id is in
-    no bag.
+    """Reductions over `count` bags of any length, which are concatenated in one array (N, …). For each id, the array
+    `bag` holds the index of the bag that contains the id, or `count` if no bag contains it.
     """
 
     def __init__(self, bag: jax.Array, count: int):
@@ -328,8 +334,8 @@ def _bags(where: str, ids: jax.Array, offsets: jax.Array | None, include_last_of
     offsets = checks.integers(where, "offsets", offsets)
     if include_last_offset and not len(offsets):
         raise ValueError(
-            f"{where}: include_last_offset requires the end of the last bag; expected offsets (bags + 1,), got (0,). "
-            "Append the number of ids to offsets."
+            f"{where}: include_last_offset needs the end of the last bag; expected offsets of shape (bags + 1,), got "
+            "shape (0,). Append the number of ids to offsets."
         )
     if checks.known(offsets):
         looked_at = np.asarray(offsets)
@@ -365,7 +371,7 @@ def _check_mode(
 
 
 def _first_largest(bags: _Rectangle | _Ragged, rows: jax.Array, counted: jax.Array) -> jax.Array:
-    """Return, for every entry of the rows, whether it is the first maximum of its bag in its column."""
+    """Return, for every entry of `rows`, whether it is the first maximum of its column within its bag."""
     rows = jax.lax.stop_gradient(jnp.where(counted[..., None], rows, -jnp.inf))
     largest = bags.spread(bags.max(rows))
     hit = ((rows == largest) | jnp.isnan(rows)) & counted[..., None]

@@ -1,4 +1,6 @@
-"""Max unpooling, which puts maxima back at their positions. Letters: `B batch, C channel, S spatial sizes`."""
+"""Max unpooling, which puts the maxima of a max pooling back at their positions in its input. Letters:
+`B batch, C channel, S spatial sizes`.
+"""
 
 import functools
 import math
@@ -23,7 +25,7 @@ def max_unpool1d(
     padding: Ints = 0,
     output_size: Sequence[int] | None = None,
 ) -> jax.Array:
-    """Put every maximum back where `max_pool1d(…, return_indices=True)` found it, and fill the other entries with 0.
+    """Put every maximum back at the index that `max_pool1d(…, return_indices=True)` returned, and fill the rest with 0.
 
     Args:
         input: (B, C, S) or (C, S), floating-point.
@@ -31,8 +33,8 @@ def max_unpool1d(
         kernel_size: kernel size of the max pooling.
         stride: stride of the max pooling; None means `kernel_size`.
         padding: padding of the max pooling.
-        output_size: S', or a shape that ends in S'. None means `(S - 1) · stride - 2 · padding + kernel_size`. Since
-            several sizes pool to the same size, any size that differs from this default by less than one stride is
+        output_size: S', or the full shape (B, C, *S'). None means `(S - 1) · stride - 2 · padding + kernel_size`. Since
+            several sizes pool to the same size, any size that differs from the default size by less than one stride is
             accepted.
 
     Returns:
@@ -40,9 +42,10 @@ def max_unpool1d(
         kept (on CPU, as in torch), and the gradient flows to all entries with this index.
 
     Raises:
-        ValueError: if the ranks, shapes or sizes do not match. An index out of range is an error too, but under `jit`
-            its entry is dropped instead.
-        TypeError: if the input is not floating-point, or the indices are not of an integer dtype.
+        ValueError: if the ranks, shapes or sizes do not match. An index out of range is an error too, but under `jit`,
+            the entry with this index is dropped.
+        TypeError: if the input is not floating-point, the indices are not of an integer dtype, or a size is
+            not an integer.
 
     Example:
         >>> y, indices = jnp.array([[3.0, 2.0]]), jnp.array([[1, 2]])
@@ -62,8 +65,9 @@ def max_unpool2d(
     padding: Ints = 0,
     output_size: Sequence[int] | None = None,
 ) -> jax.Array:
-    """Apply `max_unpool1d` over two dimensions. The input is (B, C, H, W) or (C, H, W), and sizes are an int or
-    (height, width).
+    """Apply `max_unpool1d` over two dimensions. The input is (B, C, H, W) or (C, H, W).
+
+    `kernel_size`, `stride` and `padding` are each an int or a pair (height, width).
 
     Example:
         >>> max_unpool2d(jnp.array([[[5.0]]]), jnp.array([[[3]]]), 2)
@@ -83,8 +87,9 @@ def max_unpool3d(
     padding: Ints = 0,
     output_size: Sequence[int] | None = None,
 ) -> jax.Array:
-    """Apply `max_unpool1d` over three dimensions. The input is (B, C, D, H, W) or (C, D, H, W), and sizes are an int or
-    a tuple of three.
+    """Apply `max_unpool1d` over three dimensions. The input is (B, C, D, H, W) or (C, D, H, W).
+
+    `kernel_size`, `stride` and `padding` are each an int or a tuple of three ints.
 
     Example:
         >>> max_unpool3d(jnp.full((1, 1, 1, 1), 5.0), jnp.full((1, 1, 1, 1), 7), 2).ravel()
@@ -146,13 +151,18 @@ def _sizes(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def _put(x: jax.Array, places: jax.Array, size: int) -> jax.Array:
-    """Return an array (P, size) that holds the entries of x (P, N) at the indices `places` (P, N), and 0 elsewhere."""
+    """Return an array (P, size) with the entries of x (P, N) at the indices `places` (P, N), and 0 elsewhere.
+
+    P is the number of planes, which are the channels of all examples, and N is the number of entries per plane.
+    """
     return _zeros(x, places, size).set(x, mode="drop", wrap_negative_indices=False, out_sharding=unchanged(x))
 
 
 @_put.defjvp
 def _put_jvp(size: int, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-    """As in torch's backward pass, overwritten entries get a gradient too, as if the entries were added."""
+    """Compute the tangent as if entries with the same index were added, so that entries that are overwritten get a
+    gradient too. torch's backward pass does the same.
+    """
     x, places = primals
     dx = tangents[0]
     added = _zeros(x, places, size).add(dx, mode="drop", wrap_negative_indices=False, out_sharding=unchanged(x))
@@ -160,6 +170,8 @@ def _put_jvp(size: int, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Arr
 
 
 def _zeros(x: jax.Array, places: jax.Array, size: int) -> Any:
-    """Create zeros (P, size), sharded over the planes as x is, and return them indexed at `places`."""
+    """Return `zeros.at[planes, places]`, where zeros is a new array (P, size) whose dimension P is sharded like that of
+    x.
+    """
     planes = jnp.arange(x.shape[0], dtype=places.dtype)[:, None]
     return placed(jnp.zeros((x.shape[0], size), x.dtype), x, (0, None)).at[planes, places]

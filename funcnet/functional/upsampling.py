@@ -1,7 +1,8 @@
-"""Resizing of images as in torch. Letters: `B batch, C channels, S spatial sizes; n -> m sizes of one dimension`.
+"""Resizing of images as in torch. Letters: `B batch, C channels, S spatial sizes; n old and m new size of a dimension`.
 
-The dimensions are resized one after the other. The shapes alone determine which pixels an output reads and with which
-weights, so numpy computes both. The arrays are only sliced or gathered, so that a NaN does not spread.
+The dimensions are resized one after the other. Which input pixels an output pixel reads, and with which weights,
+depends only on the sizes of the image. NumPy therefore computes the indices and weights during tracing. JAX only slices
+or gathers the pixels and adds them with their weights, so that a NaN affects only the output pixels that read it.
 """
 
 import math
@@ -49,22 +50,23 @@ def interpolate(
 ) -> jax.Array:
     """Resize the spatial dimensions to `size`, or to `scale_factor` times their size, rounded down.
 
-    Output pixel j is at the input coordinate `(j + 0.5) · s - 0.5`, or `⌊j · s⌋` for 'nearest'. The scale s is
+    The output pixel j is read at the input coordinate `(j + 0.5) · s - 0.5`, or `⌊j · s⌋` for 'nearest'. The scale s is
     `1 / scale_factor`, or `n / m` if `size` is given.
 
     Args:
         input: floating-point array (B, C, *S) with one to three spatial dimensions. 'nearest' and 'nearest-exact' also
             accept uint8.
         size: new size, one number or one per spatial dimension. Give either `size` or `scale_factor`.
-        scale_factor: factor of the sizes, one number or one per spatial dimension.
-        mode: 'nearest' (as in OpenCV, which shifts the image by up to a pixel), 'nearest-exact' (as in Pillow),
-            'linear' for one dimension, 'bilinear' and 'bicubic' (a = -0.75) for two, 'trilinear' for three, 'area'
-            (adaptive average pooling), or 'lanczos' for two dimensions with antialias.
-        align_corners: if True, the corner pixels of the input and the output are aligned at their centres. It is
-            supported only for the modes that interpolate. None means False.
-        recompute_scale_factor: if True, s is computed from the sizes even if `scale_factor` is given.
-        antialias: if True, the filter is widened where the image shrinks. It is supported only for 'bilinear',
-            'bicubic' (then a = -0.5) and 'lanczos'.
+        scale_factor: factor that multiplies the sizes, one number or one per spatial dimension.
+        mode: for any number of dimensions, 'nearest' (as in OpenCV, which shifts the image by up to a pixel),
+            'nearest-exact' (as in Pillow) or 'area' (adaptive average pooling). For one dimension, 'linear' is also
+            available. For two dimensions, 'bilinear', 'bicubic' (a = -0.75) and, with antialias, 'lanczos' are also
+            available. For three dimensions, 'trilinear' is also available.
+        align_corners: if True, the corner pixels of the input and the output are aligned at their centres.
+            `align_corners` is supported only for 'linear', 'bilinear', 'bicubic' and 'trilinear'. None means False.
+        recompute_scale_factor: if True, the scale s is computed from the sizes even if `scale_factor` is given.
+        antialias: if True, the interpolation filter is widened in every dimension that becomes smaller. `antialias` is
+            supported only for 'bilinear', 'bicubic' (then a = -0.5) and 'lanczos'.
 
     Returns:
         (B, C, *S'), in the input's dtype. The computation uses at least float32.
@@ -75,9 +77,10 @@ def interpolate(
         TypeError: if the input has the wrong dtype, or a size is not an integer.
 
     Differs from torch: 'bilinear' and 'bicubic' do not accept uint8; convert the input, and round the result. 'nearest'
-    follows the formula for every image. In small two-dimensional images whose size stays the same or doubles, torch
-    drops the fractional part of scale_factor. With 'nearest-exact', torch drops it in images of any size. With
-    antialias, torch (2.13, CPU) repeats the first row if the result is one pixel wide.
+        follows the formula above for every image. In two-dimensional images whose size stays the same or doubles,
+        torch drops the fractional part of scale_factor: with 'nearest' only in small images, with 'nearest-exact' in
+        images of any size. With antialias, torch (2.13, CPU) repeats the first row if the result is one
+        pixel wide.
 
     Example:
         >>> interpolate(jnp.array([[[1.0, 2.0, 3.0]]]), scale_factor=2, mode="linear")
@@ -97,7 +100,11 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> jax.Array:
-    """Call `interpolate` with a DeprecationWarning. `upsample` is its old name in torch.
+    """Issue a DeprecationWarning and call `interpolate`. In torch, `upsample` is the old name of `interpolate`.
+
+    Example:
+        >>> upsample(jnp.array([[[1.0, 2.0]]]), scale_factor=2)
+        Array([[[1., 1., 2., 2.]]], dtype=float32)
 
     Reference: torch.nn.functional.upsample.
     """
@@ -106,7 +113,11 @@ def upsample(
 
 
 def upsample_nearest(input: jax.Array, size: Sizes = None, scale_factor: Factors = None) -> jax.Array:
-    """Call `interpolate` with mode 'nearest' and a DeprecationWarning.
+    """Issue a DeprecationWarning and call `interpolate` with mode 'nearest'.
+
+    Example:
+        >>> upsample_nearest(jnp.array([[[1.0, 2.0]]]), size=4)
+        Array([[[1., 1., 2., 2.]]], dtype=float32)
 
     Reference: torch.nn.functional.upsample_nearest.
     """
@@ -115,7 +126,11 @@ def upsample_nearest(input: jax.Array, size: Sizes = None, scale_factor: Factors
 
 
 def upsample_bilinear(input: jax.Array, size: Sizes = None, scale_factor: Factors = None) -> jax.Array:
-    """Call `interpolate` with mode 'bilinear', align_corners=True and a DeprecationWarning.
+    """Issue a DeprecationWarning and call `interpolate` with mode 'bilinear' and align_corners=True.
+
+    Example:
+        >>> upsample_bilinear(jnp.array([[[[1.0, 2.0]]]]), size=(1, 3))
+        Array([[[[1. , 1.5, 2. ]]]], dtype=float32)
 
     Reference: torch.nn.functional.upsample_bilinear.
     """
@@ -199,7 +214,9 @@ def _check_options(where: str, input: jax.Array, mode: str, align_corners: bool 
 def _targets(
     where: str, input: jax.Array, size: Sizes, scale_factor: Factors, recompute: bool | None
 ) -> tuple[tuple[int, ...], tuple[float | None, ...]]:
-    """Return the new sizes and the scale factors of the coordinates. A factor is None if the sizes determine it."""
+    """Return the new sizes and the scale factors of the coordinates. A factor is None if it is the ratio of the old and
+    the new size.
+    """
     rank = input.ndim - 2
     if (size is None) == (scale_factor is None):
         raise ValueError(
@@ -237,7 +254,9 @@ def _number(where: str, factor: Any) -> float:
 
 
 def _nearest(n: int, m: int, factor: float | None, exact: bool, double: bool) -> np.ndarray:
-    """Return ⌊j · s⌋, or ⌊(j + 0.5) · s⌋ if `exact`. The rounding must be torch's, because it can change the pixel."""
+    """Return the index of the input pixel that each output pixel j copies: ⌊j · s⌋, or ⌊(j + 0.5) · s⌋ if `exact`. The
+    product is rounded as in torch, because another rounding would select another pixel.
+    """
     kind: Any = np.float64 if double else np.float32
     scale = kind(1 / factor) if factor is not None and factor > 0 else kind(n) / kind(m)
     at = (np.arange(m).astype(kind) + kind(0.5 if exact else 0)) * scale
@@ -251,8 +270,8 @@ def _scale(n: int, m: int, factor: float | None, align_corners: bool) -> float:
 
 
 def _between(n: int, m: int, factor: float | None, align_corners: bool, cubic: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first pixel that each output reads, and its two linear or four cubic weights. A pixel before the image
-    is replaced by the pixel at the edge.
+    """Return, for each output pixel, the index of the first input pixel that it reads, and two linear or four cubic
+    weights. An index outside the image means the pixel at the nearest edge.
     """
     scale, steps = _scale(n, m, factor, align_corners), np.arange(m)
     if not align_corners and abs(scale * m - n) < 1e-9 * n:  # a ratio of integers, computed exactly so that it repeats
@@ -260,7 +279,7 @@ def _between(n: int, m: int, factor: float | None, align_corners: bool, cubic: b
         t = rest / (2 * m)
     else:
         at = steps * scale if align_corners else (steps + 0.5) * scale - 0.5
-        # At twice the size, the weights at the corners are 1 and 0 in both forms. In this form the first pixels repeat.
+        # If the size doubles, both forms give the corners the weights 1 and 0. In this form, the first pixels repeat.
         first = (steps - 1) // 2 if align_corners and m == 2 * n else np.floor(at).astype(np.int64)
         t = at - first
     if not cubic:
@@ -270,7 +289,9 @@ def _between(n: int, m: int, factor: float | None, align_corners: bool, cubic: b
 
 
 def _smooth(n: int, m: int, factor: float | None, align_corners: bool, mode: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return Pillow's weights: a filter scaled to the output pixel, truncated at the image's edges, with sum 1."""
+    """Return, for each output pixel, the index of the first input pixel that it reads, and Pillow's weights. Pillow
+    scales its filter to the size of the output pixel, truncates it at the image's edges, and normalises the sum to 1.
+    """
     scale = _scale(n, m, factor, align_corners)
     reach, shape = _FILTERS[mode]
     wide = max(scale, 1.0)
@@ -317,8 +338,9 @@ def _resample(x: jax.Array, axis: int, first: np.ndarray, weights: np.ndarray | 
 def _by_phases(
     x: jax.Array, axis: int, first: np.ndarray, weights: np.ndarray | None, phases: int, step: int
 ) -> jax.Array:
-    """Resample with one strided slice per phase, and interleave the phases. The first pixels must repeat with a period
-    of `step`. Slices have fast gradients. The gradients of gathers are scatters, which XLA runs one by one on CPU.
+    """Resample an axis with strided slices for each phase of the output, and interleave the phases. The indices of the
+    first pixels must satisfy `first[j + phases] = first[j] + step`. Slices have a fast gradient, whereas the gradient
+    of a gather is a scatter, which writes one entry at a time on CPU.
     """
     n, taps, count = x.shape[axis], 1 if weights is None else weights.shape[1], len(first) // phases
     edges = [(0, 0)] * x.ndim
@@ -337,7 +359,7 @@ def _by_phases(
 
 
 def _along(weights: np.ndarray, x: jax.Array, axis: int) -> jax.Array:
-    """Return the weights with the shape that broadcasts along an axis of x, or one number if they are all equal."""
+    """Reshape the weights so that they broadcast along an axis of x. If all weights are equal, return one number."""
     if np.all(weights == weights[0]):
         return jnp.asarray(weights[0], x.dtype)
     return jnp.asarray(weights, x.dtype).reshape(-1, *(1,) * (x.ndim - 1 - axis))

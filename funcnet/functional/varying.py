@@ -9,9 +9,10 @@ __all__ = ["vary_like"]
 
 
 def vary_like(array: jax.Array, *others: jax.Array | None) -> jax.Array:
-    """Return `array`, marked as varying over every mesh axis over which one of the other arrays varies. The initial
-    value of a loop requires this mark if the result varies. Outside a `shard_map`, or with check_vma=False, the array
-    is returned unchanged.
+    """Return `array`, marked as varying over every mesh axis over which any of the other arrays varies.
+
+    If the result of a loop varies over a mesh axis, the initial value of the loop must be marked as varying over this
+    axis too. Outside a `shard_map`, or with check_vma=False, the array is returned unchanged.
 
     Example:
         >>> import jax.numpy as jnp

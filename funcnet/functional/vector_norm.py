@@ -1,4 +1,6 @@
-"""The p-norm over some dimensions. At kinks the derivatives are torch's, and 0 at the origin."""
+"""The p-norm over some dimensions. Where the norm has a kink, its derivative is that of torch. The derivative at the
+zero vector is 0.
+"""
 
 import functools
 import math
@@ -12,15 +14,15 @@ __all__ = ["norm_slope", "vector_norm"]
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2, 3))
 def vector_norm(x: jax.Array, p: float, axes: int | tuple[int, ...], share: bool = True) -> jax.Array:
-    """Compute `(Σ |x|^p)^(1/p)`. For p = inf, this is the largest |x|, for p = -inf the smallest |x|, and for p = 0 the
-    number of nonzero x.
+    """Compute `(Σ |x|^p)^(1/p)`. The norm is the largest |x| for p = inf, the smallest |x| for p = -inf, and the number
+    of nonzero entries for p = 0.
 
     Args:
         x: array of any shape, float32 or wider.
         p: order of the norm, any number.
-        axes: the dimensions to reduce, kept with size 1.
-        share: for p = ±inf, whether equal extreme entries share the gradient evenly. If False, each of these entries
-            gets the full gradient.
+        axes: the dimensions to reduce, which are kept with size 1.
+        share: for p = ±inf, whether several entries with the extreme |x| share the gradient evenly. If False, each of
+            these entries gets the full gradient.
 
     Returns:
         An array of the dtype of x, with size 1 at `axes`. Where the norm is 0, its gradient is 0. If p is not ±inf, 0,

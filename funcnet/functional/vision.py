@@ -1,6 +1,6 @@
 """Sampling of images at the points of a grid, as in torch/nn/functional.py.
 
-Letters: `B batch, C channels, D depth, H height, W width; d, h, w sizes of the grid, P = d · h · w its points`.
+Letters: `B batch, C channels, D depth, H height, W width; d, h, w sizes of the grid, P = d · h · w points of the grid`.
 Coordinates range from -1 to 1 over the image, with x (along the width) first.
 """
 
@@ -32,9 +32,9 @@ def grid_sample(
         grid: (B, h, w, 2) or (B, d, h, w, 3), of the input's dtype: the coordinates (x, y) or (x, y, z) of every point.
             The borders of the image are at -1 and 1.
         mode: 'bilinear' (trilinear for volumes), 'nearest' or 'bicubic' (a = -0.75, only for images). 'nearest' rounds
-            halves to the even pixel, and gives the grid no gradient.
-        padding_mode: value at points outside the image: 'zeros' for 0, 'border' for the nearest pixel of the border, or
-            'reflection' for the reflection of the image.
+            a coordinate halfway between two pixels to the even pixel, and gives the grid no gradient.
+        padding_mode: value at points outside the image: 0 ('zeros'), the value of the nearest border pixel ('border'),
+            or the value at the point's reflection at the border ('reflection').
         align_corners: if True, -1 and 1 are the centres of the outermost pixels, otherwise their outer edges. None
             means False.
 
@@ -45,8 +45,8 @@ def grid_sample(
         ValueError: if the ranks or batch sizes differ, a mode is unknown, or the image is empty.
         TypeError: if an array is not floating-point, or the dtypes differ.
 
-    Differs from torch: align_corners=None gives no warning. A NaN coordinate gives NaN in volumes too. In torch, the
-    point counts as outside.
+    Differs from torch: align_corners=None gives no warning. A NaN coordinate gives NaN in volumes too, whereas torch
+    treats the point as outside the volume.
 
     Example:
         >>> image = jnp.array([[[[1.0, 2.0], [3.0, 4.0]]]])
@@ -96,8 +96,8 @@ def affine_grid(theta: jax.Array, size: Sequence[int], align_corners: bool | Non
         align_corners: as in `grid_sample`; None means False.
 
     Returns:
-        (B, H, W, 2) or (B, D, H, W, 3), in theta's dtype. The computation uses at least float32. In a dimension of one
-        pixel, the coordinate is 0 before the map is applied.
+        (B, H, W, 2) or (B, D, H, W, 3), in theta's dtype. The computation uses at least float32. In a dimension of size
+        1, the coordinate of the only pixel is 0 before the affine map is applied.
 
     Raises:
         ValueError: if `size` has the wrong length or an entry less than 1, or theta has the wrong shape.
@@ -150,9 +150,9 @@ def _check_sample(input: jax.Array, grid: jax.Array, mode: str, padding_mode: st
     rank = input.ndim - 2
     if grid.ndim != input.ndim or grid.shape[0] != input.shape[0] or grid.shape[-1] != rank:
         raise ValueError(
-            f"{where}: grid does not match input {input.shape}; expected ({input.shape[0]}, *{rank} sizes, {rank}), "
-            f"got {grid.shape}. The grid must have the input's batch size and {rank} coordinates per point, with x "
-            "first."
+            f"{where}: grid does not match input {input.shape}; expected ({input.shape[0]}, "
+            f"{'h, w' if rank == 2 else 'd, h, w'}, {rank}), got {grid.shape}. The grid must have "
+            f"the input's batch size and {rank} coordinates per point, with x first."
         )
     if mode == "bicubic" and rank == 3:
         raise ValueError(
@@ -163,14 +163,16 @@ def _check_sample(input: jax.Array, grid: jax.Array, mode: str, padding_mode: st
 
 
 def _pixels(x: jax.Array, size: int, align_corners: bool) -> jax.Array:
-    """Convert [-1, 1] to pixels. The ends are the centres of the outermost pixels if `align_corners`, otherwise their
-    outer edges."""
+    """Convert grid coordinates in [-1, 1] to pixel coordinates. -1 and 1 are the centres of the outermost pixels if
+    `align_corners` is True, and their outer edges otherwise.
+    """
     return (x + 1) / 2 * (size - 1) if align_corners else ((x + 1) * size - 1) / 2
 
 
 def _inside(x: jax.Array, size: int, padding_mode: str, align_corners: bool) -> jax.Array:
-    """Return the coordinate at which the image is read for each point. Without zero padding, NaN becomes 0. At the
-    border the gradient is 0, as in torch.
+    """Move the pixel coordinates of points outside the image to the border or into the image, as `padding_mode`
+    requires. Coordinates for 'zeros' are returned unchanged. In the other modes, a coordinate of NaN becomes 0, and the
+    gradient at the border is 0, as in torch.
     """
     if padding_mode == "zeros":
         return x

@@ -1,12 +1,13 @@
-"""Code shared by the max poolings: positions of windows, the first maximum of each window, and reads by index.
+"""Code shared by the max poolings: positions of windows, the first maximum of each window, and lookups by index.
 
 Letters: `S spatial sizes, K kernel sizes`. A *tap* is an entry of a window. Taps are numbered from the window's first
-entry. A *plane* is the spatial dimensions of one channel.
+entry. A *plane* is one channel of one example.
 
-An index is a position in the flattened plane, `h · W + w` in two dimensions, as in torch. If several entries are the
-maximum, the first one in row-major order is chosen. NaN counts as larger than all numbers. The last NaN is chosen, and
-padding is never chosen. Dimensions are processed one after the other, the last first. This keeps the order and reads
-`K1 + K2` taps instead of `K1 · K2`.
+An index is a position in the flattened plane, `h · W + w` in two dimensions, as in torch. If several entries of a
+window equal the maximum, the first one in row-major order is chosen. NaN counts as larger than all numbers, and of
+several NaNs, the last one is chosen. Padding is never chosen as a maximum. The dimensions of a window are processed one
+after the other, starting with the last. This procedure preserves the row-major order and reads `K1 + K2` taps instead
+of `K1 · K2`.
 """
 
 import functools
@@ -41,13 +42,13 @@ class Windows(NamedTuple):
         return _along(np.arange(self.size) * self.stride - self.pad, axis)
 
     def overhang(self, size: int) -> int:
-        """Return how far the last window extends beyond `size` entries. The result is negative if some entries at the
-        end are not read.
+        """Return the number of positions by which the last window extends beyond an axis of `size` entries. The number
+        is negative if no window reads the last entries of the axis.
         """
         return (self.size - 1) * self.stride + self.dilation * (self.kernel - 1) + 1 - self.pad - size
 
     def tap(self, x: jax.Array, axis: int, tap: Any) -> jax.Array:
-        """Return the tap-th entry of every window of the padded x."""
+        """Return entry number `tap` of every window of x, which must already be padded."""
         start, length = tap * self.dilation, (self.size - 1) * self.stride + 1
         if isinstance(tap, int):
             return lax.slice_in_dim(x, start, start + length, self.stride, axis)
@@ -57,7 +58,7 @@ class Windows(NamedTuple):
 class Bins(NamedTuple):
     """Windows of different sizes along one axis. Bin i extends from `first[i]` to `ends[i]`.
 
-    All bins are read with the length of the longest bin, and shorter bins repeat their last entry.
+    Every bin is read as if it had the length of the longest bin: a shorter bin repeats its last entry.
     """
 
     first: tuple[int, ...]
@@ -77,9 +78,10 @@ class Bins(NamedTuple):
 
 
 class Starts(NamedTuple):
-    """Windows of equal size along one axis. Their positions may differ between planes.
+    """Windows of equal size along one axis. The positions of the windows may differ between planes.
 
-    `first` holds the positions and broadcasts over the other spatial dimensions: (B, C, 1, size) along the width.
+    The array `first` holds the start position of every window, and broadcasts over the other spatial dimensions. For
+    windows along the width, the shape of `first` is (B, C, 1, number of windows).
     """
 
     first: jax.Array
@@ -94,7 +96,9 @@ class Starts(NamedTuple):
 
 
 def planes(where: str, input: Any, ndim: int) -> jax.Array:
-    """Return `input` as a floating jax.Array of (B, C, *S) or (C, *S). Only B may be 0."""
+    """Return `input` as a floating-point array of shape (B, C, *S) or (C, *S), or raise an error. Only the size B may
+    be 0.
+    """
     input = checks.spatial(where, input, ndim, empty=False)
     if input.shape[-ndim - 1] == 0:
         raise ValueError(
@@ -114,7 +118,9 @@ def regular(
     dilation: Ints = 1,
     ceil: bool = False,
 ) -> tuple[Windows, ...]:
-    """Return the windows along each of the last `ndim` dimensions of `shape`, or raise a ValueError."""
+    """Return the windows of a pooling along each of the last `ndim` dimensions of `shape`. Raise a ValueError if an
+    argument does not fit the shape.
+    """
     kernels = checks.as_tuple(where, "kernel_size", kernel, ndim, least=1)
     strides = kernels
     if stride is not None and np.size(stride):
@@ -142,8 +148,8 @@ def regular(
 
 
 def as_lax(along: Windows, ndim: int, axis: int, size: int) -> tuple[list[Any], ...]:
-    """Return the arguments of `lax.reduce_window` after the function: window sizes, strides, padding, base dilation
-    (none) and window dilation."""
+    """Return the arguments that follow the function in `lax.reduce_window`: window sizes, strides, padding, base
+    dilation (none) and window dilation."""
     lengths, steps, gaps, widths = [1] * ndim, [1] * ndim, [1] * ndim, [(0, 0)] * ndim
     lengths[axis], steps[axis], gaps[axis] = along.kernel, along.stride, along.dilation
     widths[axis] = (along.pad, max(along.overhang(size), 0))
@@ -151,7 +157,7 @@ def as_lax(along: Windows, ndim: int, axis: int, size: int) -> tuple[list[Any], 
 
 
 def as_index(places: jax.Array) -> jax.Array:
-    """Cast to int64, as in torch, or to int32 without x64."""
+    """Cast indices to int64, as in torch, or to int32 without x64."""
     return places.astype(jax.dtypes.canonicalize_dtype(jnp.int64))
 
 
@@ -163,10 +169,11 @@ def maximum(x: jax.Array, windows: tuple[Windows, ...]) -> jax.Array:
     """Return the maximum of every window over the last dimensions. The gradient goes to the entry that `first_maxima`
     returns.
 
-    Overlapping windows use `lax.reduce_window`. With windows of 3 x 3 and stride 2, it takes a fifth of the time of
-    shifted slices on CPU. Its derivative is too slow on CPU. For other windows, slices are faster. XLA would also turn
-    `reduce_window` into a plain reduction, whose float32 maximum on CPU loses NaN (seen in JAX 0.10.2, in arrays of a
-    few thousand entries).
+    Overlapping windows use `lax.reduce_window`. For windows of 3 x 3 and stride 2 on CPU, `lax.reduce_window` takes a
+    fifth of the time of shifted slices. JAX's derivative of `lax.reduce_window` is too slow on CPU, and is not used.
+    Windows without overlap use slices, because slices are faster for these windows. For windows without overlap, XLA
+    would also turn `reduce_window` into a plain reduction, whose float32 maximum on CPU loses NaN (seen in JAX 0.10.2,
+    in arrays of a few thousand entries).
     """
     for axis in range(-1, -len(windows) - 1, -1):
         along = windows[axis]
@@ -181,7 +188,8 @@ def maximum(x: jax.Array, windows: tuple[Windows, ...]) -> jax.Array:
 @maximum.defjvp
 def _maximum_jvp(windows: tuple[Windows, ...], primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
     # On CPU, a scatter writes one entry at a time, and JAX's derivative of slices passes over the array once per tap.
-    # For 8 · 64 · 56 · 56, slices take 3.7 ms and the scatter 19 at 3 x 3, and 18 and 9 at 5 x 5.
+    # For an input of shape (8, 64, 56, 56), slices take 3.7 ms and the scatter 19 ms with windows of 3 x 3. With
+    # windows of 5 x 5, slices take 18 ms and the scatter 9 ms.
     if all(along.kernel <= 3 for along in windows):
         return jax.jvp(lambda x: _by_slices(x, windows), primals, tangents)
     (x,), (dx,) = primals, tangents
@@ -204,7 +212,9 @@ def _by_slices(x: jax.Array, windows: tuple[Windows, ...]) -> jax.Array:
 def _first_along(
     x: jax.Array, chosen: tuple[jax.Array, ...], axis: int, along: Windows | Bins | Starts
 ) -> tuple[jax.Array, ...]:
-    """Return (maximum, tap, taps along the dimensions already processed) of every window along one dimension."""
+    """Return, for every window along one dimension, the maximum, its tap, and its taps along the dimensions in
+    `chosen`, which were processed before.
+    """
     if isinstance(along, Windows) and along.kernel > UNROLLED and _tiles(along):
         return _first_of_tiles(x, chosen, axis, along)
     if isinstance(along, Bins) and len(along.first) < along.kernel <= UNROLLED:
@@ -213,8 +223,9 @@ def _first_along(
 
 
 def first_maxima(x: jax.Array, windows: Sequence[Windows | Bins | Starts]) -> tuple[jax.Array, jax.Array]:
-    """Return the maximum of every window, in the dtype of x, and its first index in the flattened plane, int32. The
-    maximum is differentiable."""
+    """Return the maximum of every window, in the dtype of x, and the int32 index of this maximum in the flattened
+    plane. The maximum is differentiable.
+    """
     sizes, ndim = x.shape[-len(windows) :], len(windows)
     top = lax.stop_gradient(x)
     chosen: tuple[jax.Array, ...] = ()  # the taps along the dimensions already processed
@@ -233,7 +244,7 @@ def first_maxima(x: jax.Array, windows: Sequence[Windows | Bins | Starts]) -> tu
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _chosen(ndim: int, x: jax.Array, top: jax.Array, places: jax.Array) -> jax.Array:
-    """Return `top`, the entries of x at `places`, with the derivative of `pick`."""
+    """Return `top`, the entries of x at the indices `places`. The derivative is that of `pick(x, places, ndim)`."""
     return top
 
 
@@ -244,9 +255,10 @@ def _chosen_jvp(ndim: int, primals: Any, tangents: Any) -> tuple[jax.Array, jax.
 
 
 def pick(x: jax.Array, places: jax.Array, ndim: int) -> jax.Array:
-    """Return the entries of every plane (the last `ndim` dimensions) at the flat indices `places`, which must be in
-    range."""
-    count = math.prod(x.shape[:-ndim])  # one dimension for all planes, which on CPU is faster than two
+    """Return the entries of x at the indices `places` of every flattened plane (the last `ndim` dimensions of x). All
+    indices must be in range.
+    """
+    count = math.prod(x.shape[:-ndim])  # one dimension for all planes is faster than two on CPU
     flat = reshaped(x, (count, math.prod(x.shape[-ndim:])))
     wanted = reshaped(places, (count, math.prod(places.shape[-ndim:])))
     return reshaped(jnp.take_along_axis(flat, wanted, 1, mode="promise_in_bounds"), places.shape)
@@ -255,7 +267,7 @@ def pick(x: jax.Array, places: jax.Array, ndim: int) -> jax.Array:
 def _first_of_taps(
     x: jax.Array, chosen: tuple[jax.Array, ...], axis: int, along: Windows | Bins | Starts
 ) -> tuple[jax.Array, ...]:
-    """Return (maximum, tap, taps along earlier dimensions). Each tap of all windows is one shifted slice."""
+    """Compute the result of `_first_along` tap by tap. One shifted slice of x reads the same tap of all windows."""
     counter: Any = jnp.uint8 if along.kernel <= 256 else jnp.int32
     if isinstance(along, Windows):
         x, *rest = (_pad(a, axis, along) for a in (x, *chosen))
@@ -289,7 +301,9 @@ def _first_of_tiles(x: jax.Array, chosen: tuple[jax.Array, ...], axis: int, alon
 
 
 def _first_of_bins(x: jax.Array, chosen: tuple[jax.Array, ...], axis: int, along: Bins) -> tuple[jax.Array, ...]:
-    """Process one bin after the other. With few short bins, this takes a third of the time on CPU."""
+    """Compute the result of `_first_along` bin by bin. For a few short bins on CPU, this loop takes a third of the time
+    of `_first_of_taps`.
+    """
     found = []
     for start, end in zip(along.first, along.ends, strict=True):
         cut = lambda a, start=start, end=end: lax.slice_in_dim(a, start, end, axis=axis)
@@ -298,7 +312,9 @@ def _first_of_bins(x: jax.Array, chosen: tuple[jax.Array, ...], axis: int, along
 
 
 def _first(x: jax.Array, chosen: tuple[jax.Array, ...], axis: int) -> tuple[jax.Array, ...]:
-    """Return (maximum, its position, the entries of `chosen` at that position) over the axis. The axis is removed."""
+    """Return the maximum of x over `axis`, its position along this axis, and the entries of all `chosen` arrays at this
+    position. The axis is removed from all results.
+    """
     taps = lax.broadcasted_iota(jnp.int32, x.shape, x.ndim + axis)
     last_nan = jnp.where(jnp.isnan(x), taps, -1).max(axis, keepdims=True)
     top = jnp.where(last_nan < 0, x.max(axis, keepdims=True), jnp.nan)  # see `maximum`
@@ -308,7 +324,9 @@ def _first(x: jax.Array, chosen: tuple[jax.Array, ...], axis: int) -> tuple[jax.
 
 
 def _pad(x: jax.Array, axis: int, along: Windows) -> jax.Array:
-    """Return x with the padding of its windows. The padding is -inf, or 0 for taps, and is never chosen."""
+    """Pad x along `axis` as its windows require. The fill value is -inf, or 0 if x contains taps. Padding is never
+    chosen as a maximum.
+    """
     widths = [(0, 0, 0)] * x.ndim
     widths[axis] = (along.pad, along.overhang(x.shape[axis]), 0)
     fill = -jnp.inf if jnp.issubdtype(x.dtype, jnp.floating) else 0
@@ -316,11 +334,15 @@ def _pad(x: jax.Array, axis: int, along: Windows) -> jax.Array:
 
 
 def _split(x: jax.Array, axis: int, size: int, kernel: int) -> jax.Array:
-    """Split the axis into two, (size, kernel). The second is at `axis`."""
+    """Split an axis of x into two axes of lengths `size` and `kernel`. The axis of length `kernel` then has the number
+    `axis`, which is negative.
+    """
     at = x.ndim + axis
     return reshaped(x, (*x.shape[:at], size, kernel, *x.shape[at + 1 :]))
 
 
 def _along(vector: Any, axis: int) -> Any:
-    """Return an array (…, size) with its last dimension moved to `axis` of a plane, as (…, size, 1, …)."""
+    """Append dimensions of size 1 to an array (…, size), so that its last dimension becomes dimension `axis` (a
+    negative number).
+    """
     return vector.reshape(*vector.shape, *(1,) * (-axis - 1))

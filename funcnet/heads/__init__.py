@@ -1,4 +1,4 @@
-"""Heads. The head of a task defines its examples, rows, loss, answers and metrics, for training and for serving.
+"""Heads. The head of a task defines the task's examples, rows, loss, answers and metrics, for training and for serving.
 
     reading/*, encoding -> head -> text, tokens, choice, answer, fill_mask -> table -> directory
 

@@ -1,6 +1,6 @@
 """The head of the task `answer`, which finds the answer to a question in a text.
 
-Long texts are read in overlapping windows. Letter: `T tokens of a window`.
+If a text is longer than a row, the model reads it in overlapping windows. Letter: `T tokens of a window`.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ class Answer(TrainedHead, Spans):
     """Finds an answer as a span of the context, as in SQuAD.
 
     If `no_answers` is True, a question may have no answer, as in SQuAD 2.0. Fine-tuning sets `no_answers` to True if
-    the training file has the field `is_impossible`. The other settings are those of `Spans`.
+    the training file has the field `is_impossible`. All other settings are inherited from `Spans`.
     """
 
     name: str = "answer"
@@ -109,7 +109,7 @@ class Answer(TrainedHead, Spans):
 def _span(window: Window, question: Question) -> tuple[int, int]:
     """Return the indices of the first and the last token of a question's first answer in the row of a window.
 
-    The result is (0, 0), the index of [CLS], if there is no answer or the window does not contain all of the answer.
+    The result is (0, 0), the index of [CLS], if there is no answer or the window does not contain the complete answer.
     """
     if not question.answers or not len(window.offsets):
         return 0, 0

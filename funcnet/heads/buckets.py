@@ -17,14 +17,15 @@ from funcnet.heads.encoding import TokenRow
 
 __all__ = ["FINE_LENGTHS", "LENGTHS", "Bucketed", "bucket", "pad"]
 
-# Padding to one of these lengths costs a sixth on average. Powers of two would cost a third, for half the programs.
+# Padding to one of these lengths costs a sixth on average. Powers of two would need half as many programs, but cost a
+# third.
 LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-# For many texts, where more programs soon pay off. Padding to one of these lengths costs a tenth.
+# Lengths for many texts, for which more programs soon pay off. Padding to one of these lengths costs a tenth.
 FINE_LENGTHS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512)
 
 
 def bucket(length: int, lengths: Sequence[int]) -> int:
-    """Return the smallest of `lengths` that is at least `length`, or the last one if all are smaller.
+    """Return the smallest value in `lengths` that is at least `length`, or the last value if all of them are smaller.
 
     >>> [bucket(n, (16, 24, 100)) for n in (1, 17, 64, 100)]
     [16, 24, 100, 100]
@@ -33,9 +34,9 @@ def bucket(length: int, lengths: Sequence[int]) -> int:
 
 
 def pad(rows: Sequence[TokenRow], count: int, length: int, pad_id: int) -> dict[str, NDArray[np.int32]]:
-    """Pad rows to one batch, a dict with Hugging Face's names of model inputs.
+    """Pad rows of tokens to one batch, which is a dict with Hugging Face's names of a model's inputs.
 
-    Rows of padding complete the batch. Their attention mask is 1 for the first token only.
+    Padding rows fill the batch up to `count` rows. The attention mask of a padding row is 1 for the first token only.
 
     Args:
         rows: at most `count` rows of at most `length` tokens.
@@ -62,15 +63,17 @@ class Bucketed:
             B. The function must not be jitted, because `Bucketed` jits it.
         longest: largest number of tokens per row that the model accepts.
         pad_id: id of `[PAD]`.
-        lengths: values of T, in increasing order, such as `LENGTHS`. `longest` is added to them.
-        tokens: number of tokens per batch, B · T, for every T. All batches then take about the same time and memory.
-            The default is 1,024 on a CPU and 16,384 elsewhere. On a CPU, larger batches do not fit the caches. The same
-            rows take 1.6 times as long there with 4,096 tokens per batch.
-        sizes: values of B, in increasing order, instead of `tokens`. A batch is padded to the next larger size.
+        lengths: lengths T to which rows are padded, in increasing order, such as `LENGTHS`. `longest` is added to these
+            values.
+        tokens: number of tokens per batch, B · T, for every length T. All batches then take about the same time and
+            memory. The default is 1,024 on a CPU and 16,384 elsewhere. On a CPU, larger batches do not fit into the
+            caches: with 4,096 tokens per batch, the same rows take 1.6 times as long.
+        sizes: numbers of rows B to which a batch is padded, in increasing order. Pass either `sizes` or `tokens`, not
+            both. A batch is padded to the next larger size.
         shard: function that places a batch on devices, such as `Layout.shard`. By default, the batch goes to the device
             of the parameters.
 
-    Several threads may call the object at the same time, because a call changes nothing.
+    Several threads may call a `Bucketed` at the same time, because a call does not change the object.
 
     Example:
         >>> from funcnet import text
@@ -99,16 +102,16 @@ class Bucketed:
         self._tokens, self._sizes = default if tokens is None else tokens, sizes
 
     def sizes(self, length: int) -> tuple[int, ...]:
-        """Return the values of B for a padded length, in increasing order."""
+        """Return the possible numbers of rows B of a batch with this padded length, in increasing order."""
         return (max(1, self._tokens // length),) if self._sizes is None else tuple(self._sizes)
 
     def shapes(self) -> list[tuple[int, int]]:
-        """Return every (B, T) that a program may be compiled for."""
+        """Return every shape (B, T) of a batch for which a program may be compiled."""
         return [(size, length) for length in self.lengths for size in self.sizes(length)]
 
     def compile(self, model: tuple[Any, Any], progress: Callable[[int, int], None] = lambda done, of: None) -> None:
-        """Compile for every shape now, so that later calls do not have to. `progress(done, of)` is called after each
-        shape.
+        """Compile the programs for all shapes now, so that later calls need no compilation. `progress(done, of)` is
+        called after each shape.
         """
         shapes = self.shapes()
         for done, (size, length) in enumerate(shapes, 1):
@@ -121,7 +124,7 @@ class Bucketed:
         rows: Sequence[TokenRow],
         should_stop: Callable[[], bool] = lambda: False,
     ) -> list[Any]:
-        """Run the model on all rows.
+        """Run the model on rows of any length.
 
         Args:
             model: (params, state), on the devices.
@@ -130,8 +133,8 @@ class Bucketed:
 
         Returns:
             The function's output for each row, in the order of the rows, as numpy arrays without the dimension B. If
-            the function returns one value per token, the padding tokens have values too. After an early end, the
-            output of rows that were not run is None.
+            the function returns one value per token, the output also has values for the padding tokens. If the call
+            ends early, the output is None for the rows on which the model did not run.
         """
         order = sorted(range(len(rows)), key=lambda index: -len(rows[index].ids))
         found: list[Any] = [None] * len(rows)

@@ -25,7 +25,7 @@ __all__ = ["Choice"]
 
 @dataclasses.dataclass(frozen=True)
 class Choice(TrainedHead):
-    """Multiple choice. The model reads the text followed by each choice, and returns one number per choice."""
+    """Multiple choice. The model reads the text followed by each choice, and returns one score per choice."""
 
     name: str = "choice"
     columns: Columns = DEFAULT
@@ -77,7 +77,9 @@ class Choice(TrainedHead):
         return {self.term: {"loss": loss, "accuracy": count_right(outputs, batch["labels"])}}
 
     def forward(self, net: Any, tokenizer: Tokenizer) -> Forward:
-        """Return a function that reads one choice per row, so that items may have any number of choices."""
+        """Return a function that runs the model on rows with one choice each, so that items may have any number of
+        choices.
+        """
         plain = super().forward(net, tokenizer)
 
         def run(params: Any, state: Any, batch: Batch) -> jax.Array:
@@ -87,7 +89,7 @@ class Choice(TrainedHead):
         return run
 
     def answer(self, example: ChoiceExample, detail: None, outputs: Sequence[Output]) -> dict[str, Any]:
-        """Return the most likely choice. `outputs` has one number per choice, in one array or in several.
+        """Return the most likely choice. `outputs` has one score per choice, in one array or in several.
 
         >>> Choice().answer(ChoiceExample("", ["a", "b", "c"], None, ""), None, [np.array([0.0, 0.0, 1e3])])
         {'choice': 2, 'text': 'c', 'probabilities': [0.0, 0.0, 1.0]}

@@ -1,6 +1,6 @@
 """Opens the head of a model's directory, together with its settings, its tokenizer and the length of its rows.
 
-Fine-tuning writes the settings to `finetuning.json`. Prediction, features and serving read them.
+Fine-tuning writes the settings to `finetuning.json`. Prediction, feature extraction and serving read these settings.
 """
 
 import dataclasses
@@ -38,12 +38,13 @@ def open_head(
     Args:
         path: directory of Hugging Face's files, with or without `finetuning.json`.
         config: config of the model.
-        name: name of the task. None means the task of fine-tuning, or else the usual task of the architecture.
+        name: name of the task. None means the task for which the model was fine-tuned. If the model was not fine-tuned,
+            None means the usual task of the architecture.
         where: prefix for error messages, such as the name of the caller.
         heads: heads to choose from.
-        max_length: largest number of tokens per row. The default is the row length of fine-tuning if the model is
-            fine-tuned, otherwise the size of its position table.
-        more: settings of the head in addition to those in `finetuning.json`.
+        max_length: largest number of tokens per row. The default is the row length with which the model was fine-tuned,
+            or the size of its position table if it was not fine-tuned.
+        more: further settings of the head, which are added to those in `finetuning.json`.
 
     Returns:
         (head, tokenizer, largest number of tokens per row).
@@ -63,8 +64,8 @@ def open_head(
         if not fits:
             expected = dict.fromkeys(one for head in heads for one in head.architectures())
             raise ValueError(
-                f"{where}: {path}: the architecture has no default task; expected an architecture out of "
-                f"{', '.join(expected)}, got {architecture}. Pass the name of a task."
+                f"{where}: {path}: the architecture has no default task; expected one of the "
+                f"architectures {', '.join(expected)}, got {architecture}. Pass the name of a task."
             )
         name = settings["name"] if settings.get("name") in fits else next(iter(fits))
     elif name == "pairs" and settings.get("pairs") is None:
@@ -100,8 +101,8 @@ def read_settings(directory: Path) -> dict[str, Any]:
     settings = read_json(file) if file.exists() else {}
     if not isinstance(settings, dict):
         raise ValueError(
-            f"{file} is invalid; expected a JSON object, got another JSON value. Remove the file to use the default "
-            "settings."
+            f"{file} is invalid; expected a JSON object, got other content. Remove the file to use the "
+            "default settings."
         )
 
     def refuse(name: str, expected: str) -> None:

@@ -1,4 +1,4 @@
-"""Rows of tokens, which are the input of a model. Letter: `T tokens of a row`."""
+"""Encodes texts as rows of tokens, which are the input of a model. Letter: `T tokens of a row`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -19,7 +19,7 @@ class TokenRow(Protocol):
 
     @property
     def ids(self) -> Sequence[int] | NDArray[Any]:
-        """(T,) token ids, special tokens included."""
+        """The T token ids of the row, including special tokens."""
 
     @property
     def type_ids(self) -> Sequence[int] | NDArray[Any]:
@@ -27,7 +27,7 @@ class TokenRow(Protocol):
 
 
 class PlainRow(NamedTuple):
-    """A `TokenRow` with only ids and token types.
+    """A `TokenRow` that has only token ids and token types.
 
     Attributes:
         ids: (T,) token ids, special tokens included.
@@ -39,7 +39,7 @@ class PlainRow(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """The rows of one example.
+    """The rows of tokens of one example.
 
     Attributes:
         rows: at least one row.
@@ -56,7 +56,7 @@ class TextEncoder:
     """Encodes texts as rows of limited length.
 
     Args:
-        tokenizer: tokenizer of `text.load_tokenizer`. It is not changed.
+        tokenizer: tokenizer from `text.load_tokenizer`. It is not changed.
         seq_len: largest number of tokens per row, including special tokens.
     """
 

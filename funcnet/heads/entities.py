@@ -1,4 +1,6 @@
-"""Finds the entities in the tags of words, and computes the metrics of entities, by the rules of CoNLL."""
+"""Finds the entities in the tags of words, and computes the metrics of entities. Entities and metrics follow the rules
+of CoNLL.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +11,7 @@ OUTSIDE = "O"
 
 
 class Entity(NamedTuple):
-    """An entity, which consists of the words from number `first` to number `last`, counted from 0."""
+    """An entity, which consists of the words with the indices `first` to `last`, both included."""
 
     type: str
     first: int
@@ -17,7 +19,7 @@ class Entity(NamedTuple):
 
 
 def spell_entities(labels: Sequence[str]) -> bool:
-    """Return whether all tags have the form of entity tags, such as `B-PER` and `O`.
+    """Return whether all tags mark entities, that is, have a form such as `B-PER` or `O`.
 
     >>> spell_entities(["O", "B-PER", "I-PER"]), spell_entities(["NN", "VB"])
     (True, False)
@@ -29,9 +31,9 @@ def entities(tags: Sequence[str]) -> list[Entity]:
     """Return the entities in the tags of one sentence.
 
     A tag is `O`, or a prefix and a type, such as `B-PER`. The prefix is B at the start, I inside and E at the end of an
-    entity, and S for an entity of one word. An entity also begins at an inside tag after `O` or after a tag of another
-    type, and ends before the next entity. These rules cover IOB1, IOB2, IOBES, and invalid sequences that a model may
-    predict.
+    entity, and S for an entity of one word. An entity also begins at an inside tag that follows `O` or a tag of a
+    different type. An entity ends before the next one begins. These rules cover IOB1, IOB2, IOBES, and invalid
+    sequences that a model may predict.
 
     >>> entities(["B-PER", "I-PER", "O", "I-LOC", "B-LOC"])
     [Entity(type='PER', first=0, last=1), Entity(type='LOC', first=3, last=3), Entity(type='LOC', first=4, last=4)]
@@ -55,10 +57,10 @@ def entity_scores(labels: Sequence[Sequence[str]], predicted: Sequence[Sequence[
     """Return precision, recall and F1 of entities. An entity is correct if its type and all of its words are correct.
 
     Args:
-        labels, predicted: tags of each sentence, with the same lengths.
+        labels, predicted: the true and the predicted tags of each sentence, with the same lengths.
 
     Returns:
-        {"precision", "recall", "f1"}, over all types together. A metric is 0 if its denominator is 0.
+        {"precision", "recall", "f1"}, over all types together. Precision, recall or F1 is 0 if its denominator is 0.
 
     >>> entity_scores([["B-PER", "O", "B-LOC"]], [["B-PER", "O", "O"]])
     {'precision': 1.0, 'recall': 0.5, 'f1': 0.6666666666666666}
@@ -73,14 +75,14 @@ def entity_scores(labels: Sequence[Sequence[str]], predicted: Sequence[Sequence[
 
 
 def _ends(before: str, prefix: str, kind: str, name: str) -> bool:
-    """Return whether an entity ends between two tags."""
+    """Return whether an entity ends between two consecutive tags."""
     if before == OUTSIDE:
         return False
     return before in ("E", "S") or prefix in ("B", "S", OUTSIDE) or kind != name
 
 
 def _begins(before: str, prefix: str, kind: str, name: str) -> bool:
-    """Return whether an entity begins at the second of two tags."""
+    """Return whether an entity begins at the second of two consecutive tags."""
     if prefix == OUTSIDE:
         return False
     return prefix in ("B", "S") or before in ("E", "S", OUTSIDE) or kind != name

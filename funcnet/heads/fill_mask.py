@@ -1,4 +1,4 @@
-"""The head of the task `fill-mask`, which pretraining trains. It predicts words for `[MASK]`.
+"""The head of the task `fill-mask`, which pretraining trains. The head predicts words for `[MASK]`.
 
 Letters: `B rows, T tokens, S masks, D hidden size`.
 """
@@ -18,11 +18,11 @@ from funcnet.heads.reading.examples import TextExample
 
 __all__ = ["Guess", "MaskedWords"]
 
-SLOTS = 8  # masks that the head over the vocabulary reads at a time
+SLOTS = 8  # number of masks for which the head scores the vocabulary at a time
 
 
 class Guess(NamedTuple):
-    """A guess for a `[MASK]`.
+    """A token that the model predicts for a `[MASK]`.
 
     Attributes:
         token: token of the vocabulary. A token that continues a word begins with `##`.
@@ -77,17 +77,24 @@ class MaskedWords(Head):
         count = min(self.guesses, words)
 
         def likeliest(head: Callable[[jax.Array], jax.Array], hidden: jax.Array, places: jax.Array) -> Any:
-            """Map hidden states (B, T, D) and places (B, S) to probabilities and token ids (B, S, count)."""
+            """Return the probabilities and ids (B, S, count) of the likeliest tokens at the positions `places` (B, S)
+            of hidden states (B, T, D).
+            """
+            # The slice drops the scores of padding rows of the word table.
             scores = head(jnp.take_along_axis(hidden, places[:, :, None], axis=1))[:, :, :words]
-            return jax.lax.top_k(jax.nn.softmax(scores.astype(jnp.float32)), count)  # a padded table has more rows
+            return jax.lax.top_k(jax.nn.softmax(scores.astype(jnp.float32)), count)
 
         def run(params: Any, state: Any, batch: Batch) -> Any:
-            ids = batch["input_ids"]
-            encoder, heads = (net.subtree(name, params, state) for name in ("bert", "cls"))
-            (hidden, *_), _ = net.bert.apply(*encoder, ids, batch["attention_mask"], batch["token_type_ids"])
-            head = lambda at: net.cls.apply(*heads, at)[0]
+            ids, inputs = batch["input_ids"], (batch["input_ids"], batch["attention_mask"], batch["token_type_ids"])
+            if hasattr(net, "bert"):
+                encoder, heads = (net.subtree(name, params, state) for name in ("bert", "cls"))
+                (hidden, *_), _ = net.bert.apply(*encoder, *inputs)
+                head = lambda at: net.cls.apply(*heads, at)[0]
+            else:  # an integer net has no separate head, and computes the scores of all tokens
+                outputs, _ = net.apply(params, state, *inputs)
+                hidden, head = jax.tree.leaves(outputs)[0], lambda scores: scores
             masked = (ids == mask_id) & (batch["attention_mask"] > 0)
-            order = jnp.argsort(~masked, axis=1, stable=True)  # the masks first, in their order
+            order = jnp.argsort(~masked, axis=1, stable=True)  # masks first, in their order in the row
             order = jnp.pad(order, ((0, 0), (0, -ids.shape[1] % SLOTS)))
             most = jnp.max(jnp.sum(masked, axis=1))
 

@@ -3,8 +3,9 @@
     file --read--> examples --encode--> rows --model--> outputs --answer--> JSON --scores--> metrics
     item --example--> example --encode--> rows --model--> outputs --answer--> JSON
 
-The first line shows training, `funcnet predict` and `funcnet evaluate`. The second line shows serving. A head works on
-examples, tokenizers, arrays and label names. It stores the name of its architecture, but depends on no model class.
+The first line shows training, `funcnet predict` and `funcnet evaluate`. The second line shows serving. The methods of a
+head work on examples, tokenizers, arrays and label names. A head stores the name of its architecture, but depends on no
+model class.
 
 Letters: `B rows of a batch, T tokens of a row, C classes`.
 """
@@ -72,8 +73,8 @@ class Head(ABC):
     Attributes:
         name: name of the task, for the command line and `funcnet.serving.inference`.
         architecture: Hugging Face's name of the model class with this head.
-        names: names of all tasks of this class.
-        needs: string that every text must contain.
+        names: names of all tasks that this class can do.
+        needs: string that every text must contain, such as "[MASK]".
     """
 
     name: str
@@ -83,17 +84,21 @@ class Head(ABC):
 
     @classmethod
     def architectures(cls) -> tuple[str, ...]:
-        """Return the architectures whose checkpoints have this head."""
+        """Return the names of the architectures whose checkpoints have weights for this head."""
         return (cls.architecture,)
 
     @classmethod
     def fits(cls, architecture: str, config: ModelConfig) -> tuple[str, ...]:
-        """Return the tasks of a saved model with this head, the usual task first, or () if it has another head."""
+        """Return the names of the tasks that a saved model can do with this head, the usual task first. Return () if
+        the model has another head.
+        """
         return cls.names if architecture in cls.architectures() else ()
 
     @classmethod
     def from_directory(cls, name: str, config: ModelConfig, settings: Mapping[str, Any]) -> Self:
-        """Return the head of a saved model. `settings` are the contents of `finetuning.json`, or empty."""
+        """Return the head with the settings of a saved model. `settings` are the contents of `finetuning.json`, or
+        empty.
+        """
         known = {field.name for field in dataclasses.fields(cls)}
         return cls(**{key: value for key, value in settings.items() if key in known} | {"name": name})
 
@@ -105,27 +110,33 @@ class Head(ABC):
     @property
     @abstractmethod
     def takes(self) -> str:
-        """Description of a served item, for messages."""
+        """Description of the items that `example` accepts, such as "a text", for error messages."""
 
     @abstractmethod
     def example(self, item: Any, where: str) -> Any | None:
-        """Return a served item as an example, or None if the item has the wrong type."""
+        """Convert an item that a caller of the model passes, such as a text, to an example. Return None if the item has
+        the wrong type. `where` is the place of the item, for error messages.
+        """
 
     def sample(self, text: str) -> Any:
-        """Return an item that consists of the words of a text, for measurements of speed."""
+        """Return an item with the words of `text`, with which the speed of the model is measured."""
         return text
 
     @property
     def extra_tokens(self) -> int:
-        """Number of special tokens, such as [CLS] and [SEP], in the row of `sample`."""
+        """Number of special tokens, such as [CLS] and [SEP], in the row of an item that `sample` returns."""
         return 2
 
     @abstractmethod
     def encode(self, examples: Iterable[Any], encoder: TextEncoder) -> Iterator[Encoded]:
-        """Yield the rows of each example, in order. Training, prediction and serving all call this method."""
+        """Yield the rows of tokens of each example, in the order of the examples. Training, prediction and serving all
+        call this method.
+        """
 
     def forward(self, net: Any, tokenizer: Tokenizer) -> Forward:
-        """Return the function that serving compiles, `(params, state, batch) -> float32 outputs (B, …)`."""
+        """Return the function of the model that serving compiles, `(params, state, batch) -> float32 outputs (B,
+        …)`.
+        """
         forward = make_forward(net)
 
         def run(params: Any, state: Any, batch: Batch) -> jax.Array:
@@ -140,7 +151,8 @@ class Head(ABC):
         Args:
             example: an example that `encode` has read.
             detail: `Encoded.detail` of the example.
-            outputs: float32 outputs for each row of the example. Outputs per token may include padding tokens.
+            outputs: float32 outputs for each row of the example. If there is one output per token, padding tokens may
+                have outputs too.
         """
 
     def answers(
@@ -166,11 +178,12 @@ class TrainedHead(Head):
     """A head that `funcnet finetune` trains.
 
     Attributes:
-        labels: names of the classes, in the order of the model's outputs. Empty if there are no classes.
+        labels: names of the classes, in the order of the model's outputs. The tuple is empty if the task has no
+            classes.
         metric: metric that chooses the best model.
-        term: name of the loss.
-        by_token: whether every token has a target.
-        rows_together: whether the rows of an example form one row of a batch, as for choices.
+        term: name of the head's loss, as a key of `counts` and `sums`.
+        by_token: whether the loss has a target for every token.
+        rows_together: whether all rows of an example together form one entry of a batch, as in the task `choice`.
     """
 
     labels: tuple[str, ...] = ()
@@ -181,12 +194,14 @@ class TrainedHead(Head):
 
     @classmethod
     def from_settings(cls, name: str, settings: Mapping[str, Any]) -> Self:
-        """Return the head for the settings of `funcnet finetune`, before `learn` is called with the examples."""
+        """Return the head that the settings of `funcnet finetune` describe. Its classes are set later, by `learn`."""
         known = {field.name for field in dataclasses.fields(cls)} - {"name", "labels", "metric", "pairs"}
         return cls(**{key: value for key, value in settings.items() if key in known} | {"name": name})
 
     def settings(self) -> dict[str, Any]:
-        """Return the fields for `finetuning.json`. The labels are left out, because config.json has them."""
+        """Return the settings of the head that are stored in `finetuning.json`. The labels are omitted, because
+        config.json has them.
+        """
         values = dataclasses.asdict(self)
         del values["labels"]
         return values
@@ -198,31 +213,31 @@ class TrainedHead(Head):
 
     @abstractmethod
     def read(self, path: Path, *, labelled: bool) -> list[Any]:
-        """Read the examples of a file."""
+        """Read the examples of the task from a file."""
 
     def learn(self, examples: Sequence[Any]) -> Self:
-        """Return the head with the settings that are learned from the training examples, such as the class names."""
+        """Return a head with the settings that are found in the training examples, such as the class names."""
         return self
 
     def label_names(self, example: Any) -> Sequence[str]:
-        """Return the classes of an example. The result is empty if its label is not a class."""
+        """Return the classes of an example. The result is empty if the label of the example is not a class."""
         return ()
 
     @abstractmethod
     def config(self) -> dict[str, Any]:
-        """Return the fields of the model's config that the head determines."""
+        """Return the fields of the model's config that depend on the head, such as the number of labels."""
 
     @abstractmethod
     def targets(self, example: Any, encoded: Encoded) -> Sequence[NDArray[Any]]:
-        """Return the targets of the loss, one array per row of a batch. Targets of -100 are ignored."""
+        """Return the targets of the loss for an example, one array per row of a batch. Targets of -100 are ignored."""
 
     def counts(self, batch: Batch) -> dict[str, jax.Array]:
-        """Return the number of entries over which each term of the loss is averaged (see `train.step`)."""
+        """Return {term of the loss: number of entries of a batch over which it is averaged} (see `train.step`)."""
         return {self.term: jnp.sum(batch["counted"].astype(jnp.float32))}
 
     @abstractmethod
     def sums(self, outputs: jax.Array, batch: Batch) -> Sums:
-        """Return the sums of each term of the loss (see `train.step`)."""
+        """Return the loss and the metrics of a batch, as sums over its entries (see `train.step`)."""
 
     def objective(self, net: Any) -> Callable[..., tuple[Sums, Any]]:
         """Return the objective of a model with this head, for `train.make_step`."""
@@ -236,10 +251,12 @@ class TrainedHead(Head):
 
     @abstractmethod
     def scores(self, examples: Sequence[Any], answers: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-        """Return the metrics of the answers to labelled examples."""
+        """Compare answers with the labels of the examples, and return the metrics."""
 
     def with_null_threshold(self, threshold: float) -> Self:
-        """Return the head with this threshold for "no answer", or raise ValueError if the task is not `answer`."""
+        """Return a copy of the head with this threshold for "no answer". Raise ValueError if the task is not
+        `answer`.
+        """
         raise ValueError(
             f"predict: --null-threshold does not apply to this model; expected a model for the task 'answer', "
             f"got one for {self.name!r}. Omit the setting."
@@ -256,30 +273,32 @@ class TrainedHead(Head):
         return None
 
     def require_measurable(self, config: ModelConfig, path: str | Path) -> None:
-        """Raise ValueError if the answers of the model cannot be compared with the labels of any file."""
+        """Raise ValueError if the model has more outputs per text than a labelled file can have labels. The base class
+        accepts every model.
+        """
 
     @property
     def row_noun(self) -> str:
-        """Name of the rows if an example may have several rows, otherwise an empty string."""
+        """Word by which messages call the rows of an example, such as "parts", or "" if every example has one row."""
         return ""
 
     def describe_cut(self, count: int, seq_len: int) -> str:
-        """Return a note on the number of examples that were cut, or an empty string if no example was cut."""
+        """Return a note for the user on the number of examples that were cut, or "" if no example was cut."""
         return f"{count:,} texts longer than {seq_len} tokens were cut" if count else ""
 
     def describe_columns(self, path: Path) -> str:
-        """Return a note on the columns that are read from a file, or an empty string if no note is needed."""
+        """Return a note for the user on the columns that are read from a file, or "" if no note is needed."""
         return ""
 
     def describe_labels(self, examples: Sequence[Any]) -> str:
-        """Return a note on the number of examples per class, or an empty string if there are no classes."""
+        """Return a note for the user on the number of examples per class, or "" if the task has no classes."""
         return ""
 
 
 def make_forward(net: Any) -> Callable[..., tuple[jax.Array, Any]]:
     """Return `forward(params, state, batch, training, rng) -> (outputs, state)`.
 
-    Several outputs are stacked along a new last axis.
+    If the model has several outputs, they are stacked along a new last axis.
     """
 
     def forward(params: Any, state: Any, batch: Batch, training: bool, rng: Any) -> tuple[jax.Array, Any]:
@@ -292,7 +311,8 @@ def make_forward(net: Any) -> Callable[..., tuple[jax.Array, Any]]:
 
 
 def count_right(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """Return the number of labels (…) for which the logits (…, C) are largest. Labels of -100 are ignored.
+    """Count the correct predictions: labels (…) that equal the index of the largest of the C logits in (…, C). Labels
+    of -100 are ignored.
 
     >>> count_right(jnp.array([[0.0, 1.0], [2.0, 1.0]]), jnp.array([1, -100]))
     Array(1., dtype=float32)
@@ -312,7 +332,7 @@ def softmax(logits: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def label_names(config: ModelConfig) -> tuple[str, ...]:
-    """Return the names of the labels in a config, in order."""
+    """Return the names of the labels in a model's config, in the order of the labels."""
     return tuple(config.id2label[number] for number in range(config.num_labels))
 
 

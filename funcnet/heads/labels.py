@@ -20,7 +20,7 @@ __all__ = ["Labels"]
 
 @dataclasses.dataclass(frozen=True)
 class Labels(Classify):
-    """Several labels per text. Each label has its own sigmoid, trained by binary cross-entropy.
+    """Several labels per text. Each label has a separate sigmoid, which is trained with binary cross-entropy.
 
     A label is predicted if its probability is above 0.5.
     """

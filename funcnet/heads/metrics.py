@@ -15,7 +15,8 @@ __all__ = ["accuracy", "confusion", "f1_binary", "f1_macro", "f1_micro", "matthe
 
 
 def accuracy(labels: Values, predicted: Values) -> float:
-    """Return the share of N predictions that are right. An (N, C) row is right if all of its C entries are right.
+    """Return the share of N predictions that are right. In arrays (N, C), the prediction for a row is right if all of
+    its C entries are right.
 
     >>> accuracy([0, 1, 1, 2], [0, 1, 2, 2])
     0.75
@@ -36,7 +37,8 @@ def confusion(labels: Values, predicted: Values, classes: int) -> NDArray[np.int
 
 
 def f1_binary(labels: Values, predicted: Values) -> float:
-    """Return the F1 score of class 1, which is 2 · right / (labelled + predicted), or 0 if class 1 does not occur.
+    """Return the F1 score of class 1, or 0 if class 1 does not occur. The score is 2 r / (l + p): r examples have label
+    1 and prediction 1, l examples have label 1, and p examples have prediction 1.
 
     >>> round(f1_binary([1, 1, 0, 0], [1, 0, 1, 0]), 3)
     0.5
@@ -61,7 +63,7 @@ def f1_macro(labels: Values, predicted: Values) -> float:
 
 
 def f1_micro(labels: Values, predicted: Values) -> float:
-    """Return the F1 score of all entries of (N, C) booleans together.
+    """Return the F1 score over all entries of (N, C) booleans, without averaging over the columns.
 
     >>> round(f1_micro([[1, 0], [1, 1]], [[1, 1], [0, 1]]), 4)
     0.6667
@@ -71,7 +73,8 @@ def f1_micro(labels: Values, predicted: Values) -> float:
 
 
 def matthews(labels: Values, predicted: Values) -> float:
-    """Return the Matthews correlation for any number of classes, or 0 if all labels or all predictions are equal.
+    """Return the Matthews correlation for any number of classes. The result is 0 if all labels are the same class, or
+    all predictions are the same class.
 
     >>> round(matthews([1, 1, 1, 0], [1, 0, 1, 1]), 4)
     -0.3333
@@ -88,7 +91,7 @@ def matthews(labels: Values, predicted: Values) -> float:
 
 
 def pearson(x: Values, y: Values) -> float:
-    """Return the linear correlation of x and y, N numbers each, or 0 if one of them is constant.
+    """Return the linear correlation of x and y, N numbers each, or 0 if all values of x, or all values of y, are equal.
 
     >>> round(pearson([1, 2, 3], [2, 4, 7]), 4)
     0.9934

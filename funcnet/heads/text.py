@@ -41,8 +41,8 @@ class TextHead(TrainedHead):
     Attributes:
         columns: names of the columns in files.
         long_texts: "cut" cuts a text that is longer than a row. "parts" splits it and averages the logits of its parts.
-        pairs: whether the training examples were pairs of texts. None means that this is unknown, and that both pairs
-            and single texts are accepted.
+        pairs: whether the training examples were pairs of texts. None means that this is unknown. The model then
+            accepts both pairs and single texts.
     """
 
     columns: Columns = DEFAULT
@@ -69,7 +69,7 @@ class TextHead(TrainedHead):
 
     @property
     def reads_pairs(self) -> bool | None:
-        """The same as `pairs`, but False if texts are read in parts."""
+        """Like the field `pairs`, but False if long texts are read in parts."""
         return False if self.long_texts == "parts" else self.pairs
 
     @property
@@ -120,7 +120,7 @@ class TextHead(TrainedHead):
         return examples
 
     def describe_columns(self, path: Path) -> str:
-        """Return a note on the columns of the pairs, or an empty string for single texts.
+        """Return a note for the user on the columns from which the pairs are read, or "" for single texts.
 
         >>> Classify(pairs=True).describe_columns(Path("a.csv"))
         'pairs of columns text and text_b'
@@ -173,7 +173,7 @@ class TextHead(TrainedHead):
 
     @abstractmethod
     def target(self, example: TextExample) -> NDArray[Any]:
-        """Return the target of the loss for a text, an array of shape () or (C,)."""
+        """Return the target of the loss for a text, as an array of shape () or (C,)."""
 
     def targets(self, example: TextExample, encoded: Encoded) -> Sequence[NDArray[Any]]:
         return [self.target(example)] * len(encoded.rows)
@@ -184,12 +184,14 @@ class TextHead(TrainedHead):
 
     @abstractmethod
     def say(self, logits: NDArray[np.float64]) -> dict[str, Any]:
-        """Return the answer for the logits (C,) of a text, averaged over its parts."""
+        """Return the answer for a text from its logits (C,). If the text was read in parts, the logits are the average
+        over the parts.
+        """
 
 
 @dataclasses.dataclass(frozen=True)
 class Classify(TextHead):
-    """One class for a text (`classify`) or for a pair of texts (`pairs`)."""
+    """Predicts one class for a text (`classify`) or for a pair of texts (`pairs`)."""
 
     name: str = "classify"
     names = ("classify", "pairs")
@@ -243,7 +245,9 @@ class Classify(TextHead):
         }
 
     def places(self, example: TextExample) -> list[int]:
-        """Return the indices of an example's classes, or raise ValueError if one did not occur in training."""
+        """Return the indices of an example's classes. Raise ValueError if one of these classes did not occur in
+        training.
+        """
         names = self.label_names(example)
         unseen = [name for name in names if name not in self.labels]
         if unseen:
@@ -289,7 +293,7 @@ class Classify(TextHead):
 
 @dataclasses.dataclass(frozen=True)
 class Regress(TextHead):
-    """A number for a text or for a pair of texts."""
+    """Predicts a number for a text or for a pair of texts."""
 
     name: str = "regress"
     metric: str = "pearson"
@@ -317,7 +321,7 @@ class Regress(TextHead):
         return {self.term: {"loss": losses.regression(outputs, batch["labels"], batch["counted"]).sum}}
 
     def say(self, logits: NDArray[np.float64]) -> dict[str, Any]:
-        """Return the number, or all numbers if the model has several outputs.
+        """Return the predicted number, or all predicted numbers if the model has several outputs.
 
         >>> Regress().say(np.array([2.5])), Regress().say(np.array([2.5, 1.0]))
         ({'value': 2.5}, {'values': [2.5, 1.0]})
@@ -340,7 +344,7 @@ class Regress(TextHead):
 
 
 def named_probabilities(labels: Sequence[str], chances: NDArray[np.float64]) -> dict[str, float]:
-    """Return {label: probability}, or raise ValueError if two labels have the same name."""
+    """Return {label: probability}. Raise ValueError if two labels have the same name."""
     if len(set(labels)) < len(labels):
         raise ValueError(
             f"classify: two classes have the same name; expected different names, got {', '.join(map(repr, labels))}. "
@@ -350,14 +354,14 @@ def named_probabilities(labels: Sequence[str], chances: NDArray[np.float64]) -> 
 
 
 def split_in_parts(ids: Sequence[int], special: Mapping[str, int], seq_len: int) -> list[PlainRow]:
-    """Split a long text into as few rows as possible. Their lengths differ by at most one token.
+    """Split a long text into as few rows as possible. The lengths of the rows differ by at most one token.
 
-    The average of the logits gives all rows the same weight, so no row may be much shorter than the others.
+    When the logits are averaged, all rows have the same weight. Therefore no row may be much shorter than the others.
 
     Args:
         ids: token ids of the text, without special tokens.
         special: ids of `[CLS]` and `[SEP]`.
-        seq_len: largest number of tokens per row, including special tokens. It must be at least 3.
+        seq_len: largest number of tokens per row, including special tokens; at least 3.
 
     Returns:
         At least one row, in order. The row of an empty text has only special tokens.

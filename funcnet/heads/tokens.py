@@ -35,7 +35,7 @@ __all__ = ["Tokens", "first_tokens", "split_words"]
 
 
 class Words(NamedTuple):
-    """The words of a sentence, and the index of the word of each token in the row (None for special tokens)."""
+    """The words of a sentence, and for each token in the row the index of its word (None for special tokens)."""
 
     words: Sequence[str]
     word_ids: Sequence[int | None]
@@ -43,7 +43,7 @@ class Words(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Tokens(TrainedHead):
-    """Predicts a tag for every word. If the tags mark entities, such as `B-PER`, entities have metrics too."""
+    """Predicts a tag for every word. If the tags mark entities, such as `B-PER`, the metrics cover entities too."""
 
     name: str = "tokens"
     columns: Columns = DEFAULT
@@ -116,7 +116,8 @@ class Tokens(TrainedHead):
     def answer(self, example: TokenExample, detail: Words, outputs: Sequence[Output]) -> dict[str, Any]:
         """Return the tag of every word, and also the entities if the tags mark entities.
 
-        Words that were cut off or have no token get the tag `O`, or the first tag if there is no `O`.
+        A word that was cut off or has no token gets the tag `O`. If the model does not know the tag `O`, the word gets
+        the model's first tag.
 
         >>> head = Tokens(labels=("O", "B-PER"))
         >>> head.answer(None, Words(["Ann"], [None, 0, None]), [np.array([[0, 0], [0, 1.0], [0, 0]])])["entities"]
@@ -141,7 +142,7 @@ class Tokens(TrainedHead):
 
 
 def first_tokens(word_ids: Sequence[int | None]) -> list[tuple[int, int]]:
-    """Return (token index, word index) of the first token of every word.
+    """Return a pair (index of the token in the row, index of the word) for the first token of every word.
 
     >>> first_tokens([None, 0, 0, 1, None])
     [(1, 0), (3, 1)]

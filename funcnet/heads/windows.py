@@ -26,11 +26,11 @@ class Spans:
     answer" is the score of [CLS] in the window where the score of [CLS] is lowest.
 
     Differs from Google's script, which adds logits. The level of the logits is arbitrary and differs between windows,
-    so a window without the answer could win over the window with the answer.
+    so a window that does not contain the answer could get a higher score than the window that contains the answer.
 
     Attributes:
         doc_stride: number of tokens from the start of one window to the start of the next.
-        n_best: number of starts to consider, number of ends to consider, and number of answers to return.
+        n_best: number of starts and number of ends to consider in each window, and number of answers to return.
         max_answer: largest number of tokens in an answer.
         null_threshold: margin by which the score of "no answer" must exceed that of the best answer.
         no_answers: whether "no answer" is allowed.
@@ -50,12 +50,12 @@ class Window(NamedTuple):
 
     Attributes:
         ids: (T,), token ids of `[CLS] question [SEP] part [SEP]`.
-        prefix: number of tokens before the part. Later tokens have token type 1.
-        begin: index of the part's first token in the context.
+        prefix: number of tokens before the part of the context. All tokens after these have token type 1.
+        begin: index, among the tokens of the whole context, of the first token of the part.
         offsets: (n, 2), for each token the index of its first character in the context, and the index after its last
             character.
         leads: (n,) bool, True if this is the window with the most context around the token. Answers begin only at such
-            tokens, so that each answer is scored in the window with the most context around it.
+            tokens, so that each answer gets its score from the window with the most context around it.
     """
 
     ids: list[int]
@@ -73,7 +73,7 @@ class Window(NamedTuple):
 def read_windows(
     question: Encoding, context: Encoding, special: dict[str, int], seq_len: int, doc_stride: int
 ) -> list[Window]:
-    """Return the rows of a question and its context.
+    """Return the windows over a context, each as one row of the model's input that also contains the question.
 
     Args:
         question, context: encodings without special tokens. The question is cut to `longest_question(seq_len)` tokens.
@@ -102,7 +102,7 @@ def find_answer(
 
     Args:
         context: text of the context.
-        windows: windows of `read_windows`.
+        windows: windows from `read_windows`.
         logits: (T, 2) for each window, the logits of the start and of the end.
         settings: settings of the search.
 
@@ -144,7 +144,7 @@ def longest_question(seq_len: int) -> int:
 
 
 def stretches(tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
-    """Return (first token, number of tokens) of each window over a context.
+    """Return (index of the first token, number of tokens) of each window over a context.
 
     Args:
         tokens: number of tokens of the context.
@@ -166,7 +166,9 @@ def stretches(tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
 
 
 def _candidates(window: Window, ends: NDArray[np.float64], settings: Spans) -> Iterator[tuple[float, int, int]]:
-    """Yield (score, first character, character after the last) of the most likely answers in a window."""
+    """Yield the most likely answers in a window as (score, index of the first character, index after the last
+    character).
+    """
     size = len(window.offsets)
     if not size:
         return
@@ -182,11 +184,11 @@ def _candidates(window: Window, ends: NDArray[np.float64], settings: Spans) -> I
 
 
 def _leads(found: Sequence[tuple[int, int]]) -> list[NDArray[np.bool_]]:
-    """Return the mask `Window.leads` for each window.
+    """Compute the masks `Window.leads` of all windows over a context.
 
-    The mask of a token is True in the window where the token has the largest score. As in Google's script, the score is
-    the number of context tokens on the shorter side of the token, plus a hundredth of the window's size. If two windows
-    have equal scores, the earlier one is chosen.
+    The mask of a window is True at a token if the score of the token is larger in this window than in the others. As in
+    Google's script, the score is the number of context tokens on the shorter side of the token, plus a hundredth of the
+    window's size. If two windows have equal scores, the earlier one is chosen.
     """
     size = found[-1][0] + found[-1][1]
     best = np.full(size, -np.inf)

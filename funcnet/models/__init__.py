@@ -1,1 +1,3 @@
-"""Descriptions of models: BERT and ResNet. They do not depend on text, data or the training loop."""
+"""Descriptions of models: BERT and ResNet. The models do not depend on the packages for text and data or on the
+training loop.
+"""

@@ -1,4 +1,4 @@
-"""Loading of checkpoints into models, also if the names in the file differ from those of the model.
+"""Loading of checkpoints into models, even if the names in the file differ from those of the model.
 
     file -> read_arrays (current names) -> choose_layers -> fill (prefixes, new heads, mismatches) -> params, state
 
@@ -24,7 +24,7 @@ __all__ = ["Naming", "choose_layers", "fill", "load", "read_arrays"]
 Tree = dict[str, Any]
 Arrays = Mapping[str, Any]
 
-SHOWN = 12  # ignored names that a warning lists
+SHOWN = 12  # largest number of ignored names, or of bad ones, that a warning lists
 DATA_PARALLEL = "module."  # prefix of all names in a state_dict of torch's DataParallel
 
 
@@ -33,15 +33,15 @@ class Naming:
     """The names of the arrays in the checkpoints of a family of models.
 
     Attributes:
-        prefix: prefix of the names of the encoder in a model with a head, such as "bert.". It is "" if there is none.
+        prefix: prefix of the names of the encoder in a model with a head, such as "bert.", or "" for no prefix.
         encoder: beginnings of the names of the encoder, without the prefix.
         heads: beginnings of the names of heads. A file may lack a head of the model, or have a head that the model
             lacks.
         layers: pattern of the name of a layer, without the prefix, for `choose_layers`.
         ignored: pattern of names that are not weights.
         renamed: (pattern, replacement) for the names in older files.
-        foreign: function of the names in a file. For a file of another framework, it returns `{our name: (its name,
-            whether to transpose)}`; for any other file, it returns None.
+        foreign: function of the names in a file. For a file of another framework, the function returns `{our name:
+            (name in the file, whether to transpose)}`. For any other file, it returns None.
     """
 
     prefix: str = ""
@@ -53,7 +53,9 @@ class Naming:
     foreign: Callable[[Iterable[str]], Mapping[str, tuple[str, bool]] | None] = lambda names: None
 
     def head(self, name: str) -> str | None:
-        """Return which of the `heads` an array belongs to, or None for the rest of the model."""
+        """Return the entry of `heads` with which the name of an array begins, or None if the array is not part of a
+        head.
+        """
         return next((head for head in self.heads if name.startswith(head)), None)
 
 
@@ -74,20 +76,22 @@ def load(
         naming: naming of the model's family, such as `resnet.NAMING`. None means that the file has the names of the
             model.
         key: random key for new weights. None means `jax.random.key(0)`.
-        new_heads: if True, a head that is missing in the file gets new weights, with a warning. If False, a missing
+        new_heads: if True, a head that is missing from the file gets new weights, with a warning. If False, a missing
             head is an error.
-        reshape_heads: if True, a head that has another shape in the file gets new weights too.
+        reshape_heads: if True, a head whose shape in the file is different gets new weights too.
 
     Returns:
         (params, state).
 
     Raises:
         FileNotFoundError: if the file does not exist.
-        ValueError: if the file does not contain named arrays, or if arrays are missing or have another shape (all are
-            listed).
+        ValueError: if the file does not contain named arrays, has changed since a run wrote it, or lacks a head
+            although `new_heads` is False. The error is also raised if arrays are missing or have the wrong shape (the
+            message lists all of them).
 
     Warns:
-        UserWarning: if weights are new, or the file has weights that the model lacks. One message lists all of them.
+        UserWarning: if weights are newly initialised, or the file has weights that the model lacks. One message lists
+            all of them. Another warning names weights that are NaN or infinite.
 
     Example:
         >>> import tempfile
@@ -107,7 +111,8 @@ def load(
 
 
 def read_arrays(path: str | Path, naming: Naming, where: str) -> Arrays:
-    """Open the arrays of a checkpoint under their current names. Each array is read from the file when it is accessed.
+    """Open the arrays of a checkpoint, with old names replaced by the names that models have now. Each array is read
+    from the file when it is accessed.
 
     Raises:
         FileNotFoundError: if the file does not exist.
@@ -140,7 +145,8 @@ def read_arrays(path: str | Path, naming: Naming, where: str) -> Arrays:
 
 
 def choose_layers(arrays: Arrays, patterns: str | Iterable[str], naming: Naming, where: str) -> tuple[Arrays, int]:
-    """Return (the arrays with only the chosen layers, renumbered from 0; the number of chosen layers).
+    """Select layers by name. Return the arrays of a file without the other layers, with the chosen layers renumbered
+    from 0, and the number of chosen layers.
 
     Raises:
         ValueError: if a pattern matches no layer.
@@ -169,7 +175,9 @@ def fill(
     new_heads: bool = True,
     reshape_heads: bool = False,
 ) -> tuple[Tree, Tree]:
-    """Return the arrays of a model from those of a file. The arguments, errors and warnings are those of `load`."""
+    """Return the (params, state) of a model, filled with the arrays of a checkpoint file. The arguments, errors and
+    warnings are those of `load`.
+    """
     arrays = _prefixed(arrays, model, naming)
     found = model.match_state_dict(arrays)
     new = _new_names(model, arrays, found, naming, where, reshape_heads)
@@ -204,7 +212,9 @@ class _Renamed(Mapping[str, Any]):
 
 
 def _prefixed(arrays: Arrays, model: nn.Module, naming: Naming) -> Arrays:
-    """Return the arrays under the names of the model: remove or add the prefix of the encoder."""
+    """Rename the arrays of a file to the names of the model: remove or add the prefix of the encoder, such as
+    "bert.".
+    """
     prefix = naming.prefix
     if not prefix:
         return arrays
@@ -220,10 +230,10 @@ def _prefixed(arrays: Arrays, model: nn.Module, naming: Naming) -> Arrays:
 def _new_names(
     model: nn.Module, arrays: Arrays, found: Any, naming: Naming, where: str, reshape_heads: bool
 ) -> list[str]:
-    """Return the names of the arrays that get new weights. If any array is wrong, raise an error that lists all of
-    them.
+    """Return the names of the model's arrays that get new weights instead of weights from the file. If any other array
+    is missing or has the wrong shape, raise an error that lists all such arrays.
 
-    A head gets new weights if the file has none of its arrays or, with `reshape_heads`, has them in another shape.
+    A head gets new weights if the file has none of its arrays or, with `reshape_heads`, if their shapes are different.
     """
     shapes = {entry.name: entry.leaf.shape for entry in entries_of(model)}
     firsts = {(entry.home, entry.layer): entry.name for entry in reversed([*entries_of(model)])}.values()
@@ -249,7 +259,7 @@ def _new_names(
 
 
 def _warn_of_nan(params: Tree, where: str) -> None:
-    """Warn if the weights in a file make every output NaN, as after a training run that diverged."""
+    """Warn if weights are NaN or infinite, for example after a training run that diverged."""
     flat = tree.flatten(params)
     wrong = [name for name, array in flat.items() if not np.isfinite(np.asarray(array, np.float32)).all()]
     if wrong:
@@ -262,7 +272,7 @@ def _warn_of_nan(params: Tree, where: str) -> None:
 
 
 def _warn(model: nn.Module, arrays: Arrays, new: list[str], ignored: list[str], where: str) -> None:
-    """Warn once about all new and all ignored weights."""
+    """Give one warning that names all weights that are new and all weights of the file that are ignored."""
     lines = []
     if new:
         why = lambda name: f" (the file's is {tuple(arrays[name].shape)})" if name in arrays else ""

@@ -23,7 +23,7 @@ NormLayer = Callable[[int], nn.Module]
 
 
 class BasicBlock(nn.Module):
-    """A residual block: relu(x + f(x)), where f is two 3×3 convolutions.
+    """A residual block relu(x + f(x)), in which f consists of two 3×3 convolutions.
 
     Call: (B, C, H, W) -> (B, planes, H / stride, W / stride).
 
@@ -63,7 +63,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """A residual block: relu(x + f(x)), where f is a 1×1, a 3×3 and a 1×1 convolution.
+    """A residual block relu(x + f(x)), in which f consists of a 1×1, a 3×3 and a 1×1 convolution.
 
     Call: (B, C, H, W) -> (B, 4·planes, H / stride, W / stride).
 
@@ -117,8 +117,8 @@ class ResNet(nn.Module):
         norm_layer: function from a number of channels to a normalisation layer. None means `nn.BatchNorm2d`.
         in_channels: number of channels of the images, C: 3 for colour, 1 for grey.
         small_images: if True, the stem is suited to images of about 8 to 64 pixels: a 3×3 convolution without stride
-            and without pooling. Otherwise, it is a 7×7 convolution and a pooling layer, which together divide height
-            and width by four.
+            and without pooling. Otherwise, the stem is a 7×7 convolution and a pooling layer, which together divide
+            height and width by four.
 
     Call: (B, C, H, W) -> logits (B, K).
 
@@ -172,8 +172,8 @@ class ResNet(nn.Module):
         _initialise(self, zero_init_residual)
 
     def forward(self, x: jax.Array) -> jax.Array:
-        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))  # (B, 64, H / 4, W / 4)
-        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))  # (B, 512·expansion, H / 32, W / 32)
+        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))  # (B, 64, H / s, W / s); s is 1 for small images, else 4
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))  # (B, 512·expansion, H / 8s, W / 8s)
         return self.fc(jnp.squeeze(self.avgpool(x), (2, 3)))
 
 

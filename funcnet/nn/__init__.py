@@ -1,4 +1,6 @@
-"""torch.nn as descriptions. The computations are in `funcnet.functional`, and the core is in `funcnet.nn.core`."""
+"""The layers, losses and containers of torch.nn as descriptions. Most layers call a function of `funcnet.functional`,
+and `funcnet.nn.core` contains the base class `Module`.
+"""
 
 import typing as _typing
 
@@ -25,6 +27,7 @@ from funcnet.nn.core.capture import capture, capture_gradients
 from funcnet.nn.core.checked import checked, checking_hooks
 from funcnet.nn.core.hooks import Hooks, RemovableHandle
 from funcnet.nn.core.module import Module
+from funcnet.nn.core.output_shape import dry_run, output_shape
 from funcnet.nn.core.parameter import Buffer, Parameter
 from funcnet.nn.core.pure import remat
 from funcnet.nn.distance import CosineSimilarity, PairwiseDistance

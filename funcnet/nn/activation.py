@@ -1,6 +1,6 @@
 """Smooth activations, as in torch/nn/modules/activation.py.
 
-The other activations are in `relu.py`, `hard.py` and `softmax.py`.
+The other activations are in `relu.py`, `hard.py` and `softmax.py`. (*) means any shape.
 """
 
 import jax
@@ -24,14 +24,16 @@ __all__ = [
 
 
 class InPlace(Module):
-    """Base class of activations that torch can run in place. Here `inplace` only appears in the `repr`."""
+    """Base class of activations that torch can run in place. In funcnet, the setting `inplace` only changes the `repr`,
+    because arrays never change in place.
+    """
 
     def __init__(self, inplace: bool = False):
         super().__init__()
         self.inplace = inplace
 
     def shown(self, settings: str = "") -> str:
-        """Return `settings`, followed by `inplace=True` if it is set."""
+        """Return the text for `extra_repr`: `settings`, followed by "inplace=True" if `inplace` is True."""
         return ", ".join(filter(None, (settings, "inplace=True" if self.inplace else "")))
 
     def extra_repr(self) -> str:
@@ -42,8 +44,8 @@ class GELU(Module):
     """Applies `x · Φ(x)` elementwise, where Φ is the cumulative distribution function of N(0, 1).
 
     Args:
-        approximate: 'none' computes the exact function with erf, and 'tanh' computes the tanh approximation. As in
-            torch, but unlike in JAX, 'none' is the default.
+        approximate: 'none' computes the exact function with erf, and 'tanh' computes the tanh approximation. The
+            default is 'none', as in torch, whereas `jax.nn.gelu` computes the tanh approximation by default.
 
     Call: (*) -> (*).
 
@@ -164,7 +166,7 @@ class LogSigmoid(Module):
 
 
 class Softplus(Module):
-    """Applies `log(1 + exp(beta · x)) / beta` elementwise. Where `beta · x` is above `threshold`, the result is x.
+    """Applies `log(1 + exp(beta · x)) / beta` elementwise. If `beta · x` is above `threshold`, the result is x.
 
     Args:
         beta: sharpness of the bend at 0. A larger beta brings the function closer to ReLU.

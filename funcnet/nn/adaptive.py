@@ -25,29 +25,32 @@ class _ASMoutput(NamedTuple):
 class AdaptiveLogSoftmaxWithLoss(Module):
     """Adaptive softmax for many classes, few of which are frequent.
 
-    Classes must be numbered by decreasing frequency, so that class 0 is the most frequent. The head scores the first
-    `cutoffs[0]` classes and the clusters. Each cluster scores a range of the other classes through a narrower layer.
-    A class c in a cluster has `log p(c) = log p(cluster) + log p(c | cluster)`.
+    Classes must be numbered by decreasing frequency, so that class 0 is the most frequent. All classes from number
+    `cutoffs[0]` on are split into clusters. The first layer, called the head, computes one score for each class before
+    `cutoffs[0]` and one score for each cluster. Each cluster has two linear layers with a narrow hidden layer between
+    them, which score the classes of the cluster. The log-probability of a class c in a cluster is
+    `log p(cluster) + log p(c | cluster)`.
 
     Args:
         in_features: size of each input vector, D.
         n_classes: number of classes, C.
-        cutoffs: first class of each cluster, in increasing order and in [1, C - 1].
-        div_value: factor by which each cluster is narrower than the one before. Cluster i, counted from
-            1, has width `D // div_valueⁱ`.
+        cutoffs: number of the first class of each cluster, from 1 to C - 1 and in increasing order.
+        div_value: factor by which the hidden layer of each cluster is narrower than that of the previous cluster. The
+            hidden layer of cluster i, counted from 0, has `D // div_value**(i + 1)` features.
         head_bias: if True, the head has a bias.
         dtype: dtype of the params; float32 by default.
 
-    Params: head.weight (cutoffs[0] + number of clusters, D) and, with head_bias, head.bias. Cluster i,
-        counted from 0, has tail.i.0.weight (width, D) and tail.i.1.weight (number of classes in the cluster, width).
-    Call: input (B, D) and class ids (B,), or input (D,) and class id () -> a named tuple (output, loss). `output` is
-        the log-probability of each target, in the shape of the class ids, and `loss` is the mean of `-output`.
-        With `method="log_prob"`, (B, D) -> the log-probabilities of all classes (B, C).
-        With `method="predict"`, (B, D) -> the most probable class of each row (B,).
+    Params: head.weight (cutoffs[0] + number of clusters, D) and, with head_bias, head.bias. Cluster i, counted from 0,
+        has tail.i.0.weight (width, D) and tail.i.1.weight (number of classes in the cluster, width), with width the
+        size of its hidden layer.
+    Call: input (B, D) and class ids (B,), or input (D,) and class id () -> a named tuple (output, loss). `output` has
+        the shape of the class ids and contains the log-probability of each target class. `loss` is the mean of
+        `-output`. `apply(…, method="log_prob")` maps the input (B, D) to the log-probabilities of all classes (B, C).
+        `apply(…, method="predict")` maps the input (B, D) to the most probable class of each row (B,).
 
-    Differs from torch: every cluster is computed for every row, because shapes cannot depend on the targets. It
-        therefore costs as much as a full softmax with narrower layers. Under `jit`, a class id that is out of range
-        gives NaN.
+    Differs from torch: the scores of every cluster are computed for every row of the input, because under `jit` the
+        shapes of arrays cannot depend on the targets. The module is still faster than a softmax over all C classes,
+        because the layers of its clusters are narrower. Under `jit`, a class id that is out of range gives NaN.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -118,23 +121,23 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         for i, (low, high) in enumerate(pairwise(self.cutoffs)):
             mine = (target >= low) & (target < high)
             place = jnp.where(mine, self.shortlist_size + i, place)
-            # Targets outside this cluster are ignored: their loss and gradient are 0.
+            # Targets outside this cluster are ignored, so their loss and gradient are 0.
             own = jnp.where(mine, target - low, -100)
             within -= F.cross_entropy(self.tail[i](input), own, ignore_index=-100, reduction="none")
-        place = jnp.where((target < 0) | (target >= self.n_classes), self.head_size, place)  # NaN
+        place = jnp.where((target < 0) | (target >= self.n_classes), self.head_size, place)  # gives NaN
         output = within - F.cross_entropy(self.head(input), place, ignore_index=-100, reduction="none")
         return _ASMoutput(output.reshape(target_.shape), -output.mean())
 
     def index_range(self, *inputs: Any) -> IndexRange | None:
-        """Return the targets and their range, for `nn.checked`."""
+        """Return the target classes and the range that they must lie in, so that `nn.checked` can check them."""
         return IndexRange("target", inputs[1], self.n_classes) if len(inputs) > 1 else None
 
     def log_prob(self, input: jax.Array) -> jax.Array:
-        """Return the log-probabilities of all classes: (B, D) -> (B, C)."""
+        """Return the log-probabilities (B, C) of all classes for an input (B, D)."""
         return self._log_prob(input, self.head(input))
 
     def predict(self, input: jax.Array) -> jax.Array:
-        """Return the most probable class of each row: (B, D) -> (B,)."""
+        """Return the most probable class (B,) of each row of an input (B, D)."""
         head = self.head(input)
         first = head.argmax(1)
         return jnp.where(first < self.shortlist_size, first, self._log_prob(input, head).argmax(1))

@@ -39,7 +39,8 @@ class _AdaptiveAvgPool(Module):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPool):
-    """Average pooling over `output_size` bins, for an input of any length. Bin i covers [⌊i·L/n⌋, ⌈(i + 1)·L/n⌉).
+    """Divides an input of any length into `output_size` bins, and returns the mean of each bin. Bin i covers the
+    positions from ⌊i·L/n⌋ to ⌈(i + 1)·L/n⌉ - 1.
 
     Args:
         output_size: length of the output, n.
@@ -59,10 +60,11 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPool):
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPool):
-    """Average pooling over `output_size` bins in each dimension, for an input of any size.
+    """Divides an input of any size into a grid of `output_size` bins, and returns the mean of each bin.
 
     Args:
-        output_size: an int for both dimensions, or (height, width). None keeps the size of the input.
+        output_size: an int for both dimensions, or (height, width). None in place of a size keeps the size of the
+            input.
 
     Call: (B, C, H, W) -> (B, C, *output_size).
 
@@ -79,10 +81,11 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPool):
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPool):
-    """Average pooling over `output_size` bins in each dimension, for an input of any size.
+    """Divides an input of any size into a grid of `output_size` bins, and returns the mean of each bin.
 
     Args:
-        output_size: an int for all dimensions, or (depth, height, width). None keeps the size of the input.
+        output_size: an int for all dimensions, or (depth, height, width). None in place of a size keeps the size of the
+            input.
 
     Call: (B, C, D, H, W) -> (B, C, *output_size).
 
@@ -114,7 +117,8 @@ class _AdaptiveMaxPool(Module):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPool):
-    """Max pooling over `output_size` bins, for an input of any length. Bin i covers [⌊i·L/n⌋, ⌈(i + 1)·L/n⌉).
+    """Divides an input of any length into `output_size` bins, and returns the maximum of each bin. Bin i covers the
+    positions from ⌊i·L/n⌋ to ⌈(i + 1)·L/n⌉ - 1.
 
     Args:
         output_size: length of the output, n.
@@ -122,7 +126,7 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPool):
 
     Call: (B, C, L) -> (B, C, n), or with return_indices a tuple (maxima, indices) of two arrays of this shape.
 
-    Differs from torch: the indices are int32 unless JAX's x64 mode is enabled.
+    Differs from torch: the indices are int32, not int64, unless JAX's x64 mode is enabled.
 
     Example:
         >>> import jax.numpy as jnp
@@ -137,10 +141,11 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPool):
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPool):
-    """Max pooling over `output_size` bins in each dimension, for an input of any size.
+    """Divides an input of any size into a grid of `output_size` bins, and returns the maximum of each bin.
 
     Args:
-        output_size: an int for both dimensions, or (height, width). None keeps the size of the input.
+        output_size: an int for both dimensions, or (height, width). None in place of a size keeps the size of the
+            input.
         return_indices: as in `AdaptiveMaxPool1d`.
 
     Call: (B, C, H, W) -> (B, C, *output_size), or with return_indices a tuple (maxima, indices) of two
@@ -159,10 +164,11 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPool):
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPool):
-    """Max pooling over `output_size` bins in each dimension, for an input of any size.
+    """Divides an input of any size into a grid of `output_size` bins, and returns the maximum of each bin.
 
     Args:
-        output_size: an int for all dimensions, or (depth, height, width). None keeps the size of the input.
+        output_size: an int for all dimensions, or (depth, height, width). None in place of a size keeps the size of the
+            input.
         return_indices: as in `AdaptiveMaxPool1d`.
 
     Call: (B, C, D, H, W) -> (B, C, *output_size), or with return_indices a tuple (maxima, indices) of two

@@ -20,7 +20,7 @@ __all__ = ["MultiheadAttention"]
 
 
 class NonDynamicallyQuantizableLinear(Linear):
-    """A Linear under the class name that torch's `repr` shows for `out_proj`."""
+    """The Linear layer `out_proj` of MultiheadAttention, under the class name that torch's `repr` shows for it."""
 
 
 class MultiheadAttention(Module):
@@ -32,23 +32,26 @@ class MultiheadAttention(Module):
         dropout: probability of zeroing each attention weight in training.
         bias: if True, the projections have biases.
         add_bias_kv: if True, append a learnable key and value to the given keys and values.
-        add_zero_attn: if True, append a key and a value of zeros.
+        add_zero_attn: if True, append one key and one value of zeros to the given keys and values.
         kdim, vdim: widths of the keys and of the values; D by default.
-        batch_first: if True, inputs and output are (B, L, D) instead of (L, B, D). Inputs without a batch dimension are
-            not affected.
+        batch_first: if True, inputs and output are (B, L, D) instead of (L, B, D). batch_first has no effect on inputs
+            without a batch dimension.
         dtype: dtype of the params; float32 by default.
 
-    Params: in_proj_weight (3D, D) stacks the matrices of query, key and value. If kdim or vdim is not D,
-        q_proj_weight (D, D), k_proj_weight (D, kdim) and v_proj_weight (D, vdim) replace in_proj_weight. All input
-        weights are Xavier-uniform, with in_proj_weight initialised as a single matrix. The biases in_proj_bias (3D,)
-        and out_proj.bias (D,) are zeros. The weight out_proj.weight (D, D) is initialised as in Linear. The additional
-        key and value, bias_k and bias_v (1, 1, D), are Xavier-normal.
-    Call: query (L, B, D), key (S, B, kdim), value (S, B, vdim) -> ((L, B, D), weights (B, L, S) or None). B is optional
-        in all shapes. The masks are those of `F.multi_head_attention_forward`; True in a boolean mask hides a key.
+    Params: in_proj_weight (3D, D) stacks the projection matrices of query, key and value. If kdim or vdim is not D,
+        q_proj_weight (D, D), k_proj_weight (D, kdim) and v_proj_weight (D, vdim) replace in_proj_weight. These weights
+        are initialised with `init.xavier_uniform`, and in_proj_weight counts as one matrix of shape (3D, D). The biases
+        in_proj_bias (3D,) and out_proj.bias (D,) are zeros. The weight out_proj.weight (D, D) is initialised like the
+        weight of `Linear`. With add_bias_kv, the learnable key bias_k and value bias_v, both (1, 1, D), are initialised
+        with `init.xavier_normal`.
+    Call: query (L, B, D), key (S, B, kdim), value (S, B, vdim) -> ((L, B, D), weights (B, L, S) or None). The batch
+        dimension B is optional in all shapes. The masks work as in `F.multi_head_attention_forward`. True in a boolean
+        mask hides a key.
 
-    Differs from torch: there is no fast path in eval, so outputs at padded positions are not zeroed and differ from
-        torch's. As in torch outside its fast path, a query whose keys are all hidden gives NaN if `need_weights` is
-        True. If `need_weights` is False, the result for that query before the output projection is 0.
+    Differs from torch: in eval, torch's fast path sets the outputs at padded positions to 0. This layer has no fast
+        path and computes these outputs like all others. With `need_weights=True`, the output for a query whose keys are
+        all hidden is NaN, as in torch outside its fast path. With `need_weights=False`, a query whose keys are all
+        hidden gives zeros as the input of the output projection.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -168,7 +171,8 @@ class MultiheadAttention(Module):
     def merge_masks(
         self, attn_mask: jax.Array | None, key_padding_mask: jax.Array | None, query: jax.Array
     ) -> tuple[jax.Array | None, int | None]:
-        """Merge the two masks, and return the merged mask with torch's number for its kind.
+        """Merge `attn_mask` and `key_padding_mask` into one mask. Return this mask and torch's number for its kind, 1
+        or 2.
 
         Args:
             attn_mask: (L, L) or (B·H, L, L).
@@ -176,8 +180,9 @@ class MultiheadAttention(Module):
             query: (B, L, D).
 
         Returns:
-            (mask, kind): (None, None) without masks, (key_padding_mask, 1) with only a padding mask, and otherwise
-            (merged mask (B, H, L, L), 2). Boolean masks are merged by `or`, floating masks by addition.
+            (mask, kind). If both masks are None, the result is (None, None). If only `attn_mask` is None, the result is
+            (key_padding_mask, 1). If `attn_mask` is given, the result is (merged mask (B, H, L, L), 2). Boolean masks
+            are merged with `or`, and floating-point masks are added.
 
         Raises:
             TypeError: if the dtypes of the masks differ.

@@ -1,7 +1,7 @@
 """BatchNorm1d, BatchNorm2d, BatchNorm3d and SyncBatchNorm, as in torch/nn/modules/batchnorm.py.
 
-Letters: `B batch, C channels, S spatial dimensions`. To write a variant, override `forward`. To
-accept inputs of other ranks, override `check_input`.
+Letters: `B batch, C channels, S spatial dimensions, L length, D depth, H height, W width`. A subclass that computes a
+variant of BatchNorm overrides `forward`. A subclass that accepts inputs of other ranks overrides `check_input`.
 """
 
 import copy
@@ -24,7 +24,7 @@ Groups = Sequence[Sequence[int]] | None
 
 
 class RunningNorm(Module):
-    """Base class of batch and instance normalisation, with their parameters, buffers and initial values."""
+    """Base class of the BatchNorm and InstanceNorm layers, which creates their parameters and buffers."""
 
     ranks: tuple[int, ...] = ()  # allowed ranks of the input
     _version = 2
@@ -47,7 +47,7 @@ class RunningNorm(Module):
         self.affine, self.track_running_stats = affine, track_running_stats
         self.register_parameter("weight", Parameter(num_features, dtype=dtype) if affine else None)
         self.register_parameter("bias", Parameter(num_features, dtype=dtype) if affine and bias else None)
-        # At least float32, because bfloat16 with its 8 bits of precision would lose small updates.
+        # Running statistics are at least float32, because bfloat16 with 8 bits of precision would lose small updates.
         wide = dtype if dtype is not None and jnp.finfo(dtype).bits > 32 else jnp.float32
         tracked = track_running_stats
         self.register_buffer("running_mean", Buffer(num_features, init.zeros(), dtype=wide) if tracked else None)
@@ -132,17 +132,17 @@ class BatchNorm(RunningNorm):
 class BatchNorm1d(BatchNorm):
     """Normalises each channel over the batch: ``y = (x - mean) / sqrt(var + eps) · weight + bias``.
 
-    In training, the mean and the (biased) variance are those of the batch. The running statistics move towards the mean
-    and the unbiased variance of the batch. In eval, the layer uses the running statistics, or those of the
-    batch if it does not keep running statistics.
+    In training, the layer normalises with the mean and the (biased) variance of the batch. The running statistics also
+    move towards the mean and the unbiased variance of the batch in training. In eval, the layer normalises with the
+    running statistics, or with the statistics of the batch if `track_running_stats` is False.
 
     Args:
         num_features: number of channels, C.
         eps: value added to the variance, to avoid division by zero.
-        momentum: weight of the new value in the running statistics. If None, the running statistics are plain
-            averages over all batches.
+        momentum: weight of the current batch in the new running statistics. If momentum is None, the running statistics
+            are plain averages over all training batches.
         affine: if True, the layer has learnable weight and bias.
-        track_running_stats: if True, the layer keeps running statistics.
+        track_running_stats: if True, the layer keeps running statistics of the training batches.
         bias: if False, the layer has no bias even if `affine` is True.
         dtype: dtype of the params; float32 by default.
 
@@ -153,12 +153,13 @@ class BatchNorm1d(BatchNorm):
         `axis_index_groups`, see `SyncBatchNorm`.
 
     Raises:
-        ValueError: if the rank or the number of channels is wrong, or in training if each channel has only one value.
+        ValueError: if the input has a wrong rank or number of channels, or has only one value per channel in training.
         TypeError: if the input is not floating-point.
 
     Differs from torch: the statistics are float32 even for bfloat16 layers and inputs. A batch that `mask` excludes
-        entirely is normalised by the running statistics and leaves all buffers unchanged. Because
-        `num_batches_tracked` is unchanged too, an excluded batch does not count in a plain average.
+        entirely is normalised with the running statistics and leaves all buffers unchanged. With `momentum=None`, a
+        batch that `mask` excludes entirely does not count in the averages, because `num_batches_tracked` does not
+        change either.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -176,13 +177,13 @@ class BatchNorm1d(BatchNorm):
 
 
 class BatchNorm2d(BatchNorm):
-    """Normalises each channel of images over the batch and all positions.
+    """Normalises each channel of a batch of images, with the mean and the variance over all images and positions.
 
     Args:
         num_features, eps, momentum, affine, track_running_stats, bias, dtype: as in `BatchNorm1d`.
 
     Params and State: as in `BatchNorm1d`.
-    Call: (B, C, H, W) -> the same shape and dtype. The keyword `mask` must broadcast to (B, H, W).
+    Call: (B, C, H, W) -> the same shape and dtype. The keyword `mask` is a boolean array that broadcasts to (B, H, W).
 
     Differs from torch: in the same ways as `BatchNorm1d`.
 
@@ -202,13 +203,14 @@ class BatchNorm2d(BatchNorm):
 
 
 class BatchNorm3d(BatchNorm):
-    """Normalises each channel of volumes over the batch and all positions.
+    """Normalises each channel of a batch of volumes, with the mean and the variance over all volumes and positions.
 
     Args:
         num_features, eps, momentum, affine, track_running_stats, bias, dtype: as in `BatchNorm1d`.
 
     Params and State: as in `BatchNorm1d`.
-    Call: (B, C, D, H, W) -> the same shape and dtype. The keyword `mask` must broadcast to (B, D, H, W).
+    Call: (B, C, D, H, W) -> the same shape and dtype. The keyword `mask` is a boolean array that broadcasts to
+        (B, D, H, W).
 
     Differs from torch: in the same ways as `BatchNorm1d`.
 
@@ -227,26 +229,27 @@ class BatchNorm3d(BatchNorm):
 
 
 class SyncBatchNorm(BatchNorm):
-    """BatchNorm for a batch that is split over devices. In training, the statistics are those of the entire batch.
+    """BatchNorm for a batch that is split over devices. In training, each device normalises its part with the
+    statistics of the entire batch.
 
-    Devices may contribute different numbers of examples (see `mask`), and every example has the same weight. Gradients
-    flow through the statistics of all devices. Under `jit` with a sharded batch and no named axis, a plain BatchNorm
-    already computes the statistics of the entire batch.
+    With `mask`, devices may contribute different numbers of examples. Every example has the same weight in the
+    statistics. Gradients flow through the statistics of all devices. Under `jit` with a sharded batch and no named
+    axis, a plain BatchNorm already computes the statistics of the entire batch.
 
     Args:
         num_features, eps, momentum, affine, track_running_stats: as in `BatchNorm1d`.
-        axis_name: name of the axis, or names of the axes, of `vmap(axis_name=…)`, `pmap` or `shard_map` over which the
-            batch is split. If none of these axes is bound, the layer is a plain BatchNorm, like torch's without a
-            process group.
-        axis_index_groups: list of lists of device indices. The devices in one list share their statistics. Groups are
-            not supported under vmap.
+        axis_name: name or names of the mapped axes over which the batch is split, as bound by `vmap(axis_name=…)`,
+            `pmap` or `shard_map`. If no axis in `axis_name` is bound, the layer works as a plain BatchNorm, like
+            torch's SyncBatchNorm without a process group.
+        axis_index_groups: list of lists of device indices. The devices in one inner list compute their statistics
+            together. `vmap` does not support axis_index_groups.
         bias, dtype: as in `BatchNorm1d`.
 
     Params and State: as in `BatchNorm1d`.
     Call: (B, C, *S) -> the same shape and dtype. The keyword `mask` works as in `BatchNorm1d`.
 
-    Differs from torch: `axis_name` and `axis_index_groups` replace `process_group`. The other differences are those of
-        `BatchNorm1d`.
+    Differs from torch: `axis_name` and `axis_index_groups` replace `process_group`. `BatchNorm1d` lists the other
+        differences.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -284,9 +287,11 @@ class SyncBatchNorm(BatchNorm):
     def convert_sync_batchnorm(
         cls, module: Module, axis_name: AxisName = None, axis_index_groups: Groups = None
     ) -> Module:
-        """Convert every BatchNorm in a description to a SyncBatchNorm, in place as in torch.
+        """Convert every BatchNorm layer in the description `module` to a SyncBatchNorm. As in torch, `module` itself
+        changes.
 
-        Parameters, buffers, ties, names and `requires_grad` flags are kept, so existing params and state still fit.
+        The conversion keeps parameters, buffers, ties, names and `requires_grad` flags, so existing params and state
+        still fit the converted description.
 
         Args:
             module: description to convert.
@@ -296,11 +301,11 @@ class SyncBatchNorm(BatchNorm):
             `module`, or a new SyncBatchNorm if `module` itself is a BatchNorm.
 
         Raises:
-            ValueError: if a subclass of BatchNorm defines methods that the conversion would lose. A subclass may define
-                its own constructor, `reset_parameters`, `ranks` and `extra_repr`. Instance attributes are kept, and
-                subclasses of SyncBatchNorm keep their class.
+            ValueError: if a subclass of BatchNorm defines methods that the conversion would lose. A constructor,
+                `reset_parameters`, `ranks` and `extra_repr` of a subclass do not raise this error. The conversion keeps
+                instance attributes and the class of each subclass of SyncBatchNorm.
 
-        Differs from torch: torch silently drops the methods that a subclass adds.
+        Differs from torch: torch's conversion silently drops the methods that a subclass of BatchNorm defines.
 
         >>> from funcnet import nn
         >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
@@ -338,12 +343,13 @@ class SyncBatchNorm(BatchNorm):
         return new
 
 
-_NO_LOSS = {"reset_parameters", "extra_repr", "ranks"}  # may be lost: used only in the constructor or for display
+_NO_LOSS = {"reset_parameters", "extra_repr", "ranks"}  # may be lost, because they affect only construction and display
 
 
 def _as_batch(mask: jax.Array | None, count: jax.Array, dtype: Any) -> jax.Array:
-    """Return 0 if a mask excludes this batch entirely on every device, and 1 otherwise.
+    """Return the array 0 if `mask` excludes the entire batch on every device, and the array 1 otherwise.
 
-    The result is added to `num_batches_tracked`. Without a mask, the result is 1 even for an empty batch, as in torch.
+    BatchNorm adds the result to `num_batches_tracked`. If `mask` is None, the result is 1 even for an empty batch, as
+    in torch.
     """
     return jnp.ones((), dtype) if mask is None else (count > 0).astype(dtype)

@@ -1,4 +1,4 @@
-"""ChannelShuffle, as in torch/nn/modules/channelshuffle.py."""
+"""ChannelShuffle, as in torch/nn/modules/channelshuffle.py. Letters: `B batch, C channels`."""
 
 import jax
 
@@ -9,7 +9,8 @@ __all__ = ["ChannelShuffle"]
 
 
 class ChannelShuffle(Module):
-    """Interleaves the channels of the groups, so that the next grouped convolution mixes the groups.
+    """Reorders the channels so that channels of different groups alternate. Each group of the next grouped convolution
+    then gets channels from every group.
 
     Args:
         groups: number of groups, which must divide C.

@@ -1,6 +1,7 @@
 """Sequential, ModuleList and ModuleDict, as in torch/nn/modules/container.py.
 
-ParameterList and ParameterDict are in `parameter_container.py`. A None entry keeps its position.
+ParameterList and ParameterDict are in `parameter_container.py`. A container may contain None in place of a module. A
+None counts in the positions and in the length of its container.
 """
 
 import operator
@@ -15,7 +16,9 @@ __all__ = ["ModuleDict", "ModuleList", "Numbered", "Sequential", "pairs"]
 
 
 def pairs(where: str, given: Any) -> list[tuple[str, Any]]:
-    """Return the (name, value) pairs of a mapping, of a container with `items()`, or of an iterable of pairs."""
+    """Return `given` as a list of (name, value) pairs. `given` may be a mapping, another object with `items()`, or an
+    iterable of pairs.
+    """
     if hasattr(given, "items"):
         return list(given.items())
     if not isinstance(given, Iterable):
@@ -46,7 +49,7 @@ class Numbered(_Container):
     """A container with the interface of a list, whose children are named "0", "1", …."""
 
     def _set(self, modules: Iterable[Any]) -> None:
-        """Replace all children with these modules, numbered from 0."""
+        """Replace all children with `modules`, named "0", "1", … in their order."""
         self.require_singles()
         modules = list(modules)
         for module in modules:
@@ -62,7 +65,9 @@ class Numbered(_Container):
             self.add_module(str(i), module)
 
     def require_singles(self) -> None:
-        """Raise if a child represents several modules; called before a single module is accessed."""
+        """Do nothing. Subclasses in which one child represents several modules, such as a stacked `Repeat`, raise an
+        error here. Every method that accesses a single module calls this method first.
+        """
 
     def __iter__(self) -> Iterator[Any]:
         self.require_singles()
@@ -81,7 +86,9 @@ class Numbered(_Container):
         return list(self)[self._position(index, len(self))]
 
     def _slice(self, index: slice) -> Any:
-        """Return a container of the selected modules with all other attributes, bound if `self` is bound."""
+        """Return a container with the modules that `index` selects and all other attributes of this container. If this
+        container is bound to arrays (inside forward), the new container is bound to the same arrays.
+        """
         part, frame = with_children(self, self._sliced(slots(self)[index])), frame_of(self)
         if frame is not None:
             name = f"{frame.name}[{index.start}:{index.stop}]"
@@ -89,7 +96,7 @@ class Numbered(_Container):
         return part
 
     def _sliced(self, entries: list[tuple[str, Any]]) -> dict[str, Any]:
-        """Return the entries of a slice under their new names."""
+        """Return the modules of a slice by name, renumbered from "0". `Sequential` keeps their names instead."""
         return {str(i): child for i, (_, child) in enumerate(entries)}
 
     def __setitem__(self, index: int, module: Module | None) -> None:
@@ -134,7 +141,9 @@ class Numbered(_Container):
         return self
 
     def pop(self, key: int | slice = -1) -> Any:
-        """Remove and return a module or a slice, and renumber the remaining modules."""
+        """Remove and return the module at position `key`, or the modules of the slice `key`. Renumber the remaining
+        modules.
+        """
         module = self[key]
         del self[key]
         return module
@@ -144,14 +153,14 @@ class Numbered(_Container):
 
 
 class Sequential(Numbered):
-    """Runs its modules one after another.
+    """Runs its modules one after another, each on the output of the previous module.
 
     Args:
         *args: modules, or a single mapping from names to modules.
 
-    A slice keeps the names of its modules, as in torch: the modules of `net[1:]` are named "1", "2", …. `a + b` runs
-    the modules of `a` and then those of `b`. `a * 3` runs the modules of `a` three times, with the same parameters and
-    buffers each time.
+    A slice of a Sequential keeps the names of its modules, as in torch: the modules of `net[1:]` are named "1", "2", ….
+    If `a` and `b` are Sequentials, `a + b` runs the modules of `a` and then those of `b`. `a * 3` runs the modules of
+    `a` three times, with the same parameters and buffers each time.
 
     Differs from torch: any mapping from names to modules is accepted, not only an OrderedDict.
 
@@ -239,7 +248,7 @@ class ModuleList(Numbered):
             self.extend(modules)
 
     def insert(self, index: int, module: Module | None) -> Any:
-        """Insert a module at position `index`, or at the end if `index` is larger; renumber the modules after it."""
+        """Insert a module at position `index`, or at the end if `index` is too large. Renumber the modules after it."""
         return super().insert(min(index, len(self)), module)
 
     def __add__(self, other: Iterable[Any]) -> "ModuleList":

@@ -1,6 +1,6 @@
 """Conv1d, Conv2d and Conv3d, as in torch/nn/modules/conv.py.
 
-Letters: `B batch, C channels, L length, D depth, H height, W width, k kernel size`.
+Letters: `B batch, C channels, L length, D depth, H height, W width, k kernel size (kD, kH and kW per dimension)`.
 """
 
 import math
@@ -87,17 +87,23 @@ class Convolution(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def _pads(self) -> list[int]:
-        """Return the padding as `F.pad` expects it: (left, right) of each dimension, the last dimension first."""
+        """Return the padding in the order of `F.pad`: the left and the right padding of each dimension, the last
+        dimension first.
+        """
         where = type(self).__name__
         pairs = checks.padding_pairs(where, self.padding, self.kernel_size, self.stride, self.dilation)
         return [amount for pair in reversed(pairs) for amount in pair]
 
     def forward(self, input: jax.Array) -> jax.Array:
+        return self._conv_forward(input, self.weight, self.bias)
+
+    def _conv_forward(self, input: jax.Array, weight: jax.Array, bias: jax.Array | None) -> jax.Array:
+        """Convolve `input` with `weight` and add `bias`. Subclasses may override this method, as in torch."""
         convolve = (F.conv1d, F.conv2d, F.conv3d)[self.rank - 1]
         padding: Any = self.padding
         if self.padding_mode != "zeros":
             input, padding = F.pad(input, self._pads(), mode=self.padding_mode), 0
-        return convolve(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        return convolve(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
     def extra_repr(self) -> str:
         parts = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"]
@@ -124,10 +130,10 @@ class Conv1d(Convolution):
         out_channels: number of channels of the output.
         kernel_size: size of the kernel, k.
         stride: distance between neighbouring windows.
-        padding: amount of padding on each side. 'same' keeps the length and requires stride 1; 'valid' adds no padding.
+        padding: amount of padding on each side. 'same' keeps the length and requires stride 1. 'valid' adds no padding.
         dilation: distance between the elements of a window.
-        groups: number of groups into which the channels are split. Each group of outputs depends only on the
-            corresponding group of inputs.
+        groups: number of groups into which the input channels and the output channels are split. Each group of output
+            channels depends only on the corresponding group of input channels.
         bias: if True, add a learnable bias to each output channel.
         padding_mode: kind of padding, one of 'zeros', 'reflect', 'replicate' or 'circular'.
         dtype: dtype of the params; float32 by default.
@@ -156,13 +162,14 @@ class Conv2d(Convolution):
 
     Args:
         in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, dtype: as in
-            `Conv1d`. Each size is an int for both dimensions, or (height, width).
+            `Conv1d`. kernel_size, stride, padding and dilation are one int for both dimensions, or (height, width).
 
     Params: weight (out_channels, in_channels / groups, kH, kW) and bias (out_channels,), both drawn from
         U(±1/√fan_in) with fan_in = in_channels / groups · kH · kW.
     Call: (B, in_channels, H, W) -> (B, out_channels, H', W'). B is optional.
 
-    Differs from torch: not at all. Note that XLA's SAME padding differs from torch's padding=k//2 at stride 2.
+    `padding` means the same as in torch. XLA's own "SAME" padding is not used, because at stride 2 it differs from
+    torch's `padding=k//2`.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -183,7 +190,8 @@ class Conv3d(Convolution):
 
     Args:
         in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, dtype: as in
-            `Conv1d`. Each size is an int for all dimensions, or (depth, height, width).
+            `Conv1d`. kernel_size, stride, padding and dilation are one int for all dimensions, or (depth, height,
+            width).
 
     Params: weight (out_channels, in_channels / groups, kD, kH, kW) and bias (out_channels,), both drawn from
         U(±1/√fan_in) with fan_in = in_channels / groups · kD · kH · kW.

@@ -1,6 +1,6 @@
 """ConvTranspose1d, ConvTranspose2d and ConvTranspose3d, as in torch/nn/modules/conv.py.
 
-Letters: `B batch, C channels, L length, D depth, H height, W width, k kernel size`.
+Letters: `B batch, C channels, L length, D depth, H height, W width, k kernel size (kD, kH and kW per dimension)`.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,9 @@ class ConvTranspose(Convolution):
         return convolve(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
 
     def _extra(self, input: jax.Array, output_size: Sequence[int]) -> tuple[int, ...]:
-        """Return the output_padding that gives `output_size`. Only the spatial sizes of a complete shape are used."""
+        """Return the output_padding with which the output has the size `output_size`, given as spatial sizes or as a
+        complete shape.
+        """
         where, rank, wanted = type(self).__name__, self.rank, tuple(output_size)
         if len(wanted) == input.ndim:
             wanted = wanted[-rank:]
@@ -84,20 +86,20 @@ class ConvTranspose1d(ConvTranspose):
         kernel_size: size of the kernel, k.
         stride: distance in the output between neighbouring elements of the input.
         padding: number of elements cropped from each side of the output.
-        output_padding: number of elements added to the right side of the output, which must be smaller than the
-            stride or the dilation.
-        groups: number of groups into which the channels are split. Each group of outputs depends only on the
-            corresponding group of inputs.
+        output_padding: number of elements added to the right side of the output. output_padding must be smaller than
+            stride or smaller than dilation.
+        groups: number of groups into which the input channels and the output channels are split. Each group of output
+            channels depends only on the corresponding group of input channels.
         bias: if True, add a learnable bias to each output channel.
         dilation: distance between the elements of the kernel.
-        padding_mode: must be 'zeros'. It exists only to keep torch's order of arguments.
+        padding_mode: must be 'zeros'. padding_mode exists only so that the arguments have the same order as in torch.
         dtype: dtype of the params; float32 by default.
 
     Params: weight (in_channels, out_channels / groups, k) and bias (out_channels,), both drawn from U(±1/√fan_in) with
         fan_in = out_channels / groups · k.
-    Call: (B, in_channels, L) -> (B, out_channels, L') with
-        L' = (L - 1) · stride - 2 · padding + dilation · (k - 1) + output_padding + 1. B is optional.
-        The argument `output_size` (spatial sizes or a complete shape) replaces output_padding.
+    Call: (B, in_channels, L) -> (B, out_channels, L') with L' = (L - 1) · stride - 2 · padding + dilation · (k - 1) +
+        output_padding + 1. B is optional. The optional input `output_size`, the spatial sizes or the complete shape of
+        the output, replaces output_padding.
 
     Raises:
         ValueError: if no output_padding smaller than the stride gives `output_size`, or `padding_mode` is not 'zeros'.
@@ -121,12 +123,13 @@ class ConvTranspose2d(ConvTranspose):
 
     Args:
         in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode,
-            dtype: as in `ConvTranspose1d`. Each size is an int for both dimensions, or (height, width).
+            dtype: as in `ConvTranspose1d`. kernel_size, stride, padding, output_padding and dilation are one int for
+            both dimensions, or (height, width).
 
     Params: weight (in_channels, out_channels / groups, kH, kW) and bias (out_channels,), both drawn from
         U(±1/√fan_in) with fan_in = out_channels / groups · kH · kW.
-    Call: (B, in_channels, H, W) -> (B, out_channels, H', W'). B is optional.
-        The argument `output_size` (spatial sizes or a complete shape) replaces output_padding.
+    Call: (B, in_channels, H, W) -> (B, out_channels, H', W'). B is optional. The optional input `output_size`, the
+        spatial sizes or the complete shape of the output, replaces output_padding.
 
     Raises:
         ValueError: if no output_padding smaller than the stride gives `output_size`, or `padding_mode` is not 'zeros'.
@@ -150,12 +153,13 @@ class ConvTranspose3d(ConvTranspose):
 
     Args:
         in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode,
-            dtype: as in `ConvTranspose1d`. Each size is an int for all dimensions, or (depth, height, width).
+            dtype: as in `ConvTranspose1d`. kernel_size, stride, padding, output_padding and dilation are one int for
+            all dimensions, or (depth, height, width).
 
     Params: weight (in_channels, out_channels / groups, kD, kH, kW) and bias (out_channels,), both drawn from
         U(±1/√fan_in) with fan_in = out_channels / groups · kD · kH · kW.
-    Call: (B, in_channels, D, H, W) -> (B, out_channels, D', H', W'). B is optional.
-        The argument `output_size` (spatial sizes or a complete shape) replaces output_padding.
+    Call: (B, in_channels, D, H, W) -> (B, out_channels, D', H', W'). B is optional. The optional input `output_size`,
+        the spatial sizes or the complete shape of the output, replaces output_padding.
 
     Raises:
         ValueError: if no output_padding smaller than the stride gives `output_size`, or `padding_mode` is not 'zeros'.

@@ -1,4 +1,4 @@
-"""CosineSimilarity and PairwiseDistance, as in torch/nn/modules/distance.py."""
+"""CosineSimilarity and PairwiseDistance, as in torch/nn/modules/distance.py. D is the size of the vectors."""
 
 import jax
 
@@ -15,7 +15,7 @@ class CosineSimilarity(Module):
         dim: dimension along which the vectors lie.
         eps: lower bound on each norm, to avoid division by zero.
 
-    Call: two inputs whose shapes broadcast -> the broadcast shape without `dim`.
+    Call: two inputs whose shapes broadcast -> cosines, in the broadcast shape without the dimension `dim`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -38,8 +38,8 @@ class PairwiseDistance(Module):
     """The p-norm of the difference of vectors: ``‖x1 - x2 + eps‖_p`` over the last dimension.
 
     Args:
-        p: order of the norm. Any number, including ±inf.
-        eps: value added to every difference.
+        p: order of the norm, any number including ±inf.
+        eps: value added to every element of x1 - x2.
         keepdim: if True, the last dimension is kept with size 1.
 
     Call: two inputs (…, D) whose shapes broadcast -> (…), or (…, 1) with keepdim.

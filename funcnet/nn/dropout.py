@@ -1,6 +1,8 @@
 """Dropout and its variants, as in torch/nn/modules/dropout.py.
 
-In training, the layers draw a fresh key from the `rng` of `apply`. In eval, they return the input and need no `rng`.
+In training, a dropout layer draws a fresh key from the `rng` of `apply`. In eval, a dropout layer returns its input and
+needs no `rng`.
+Letters: `B batch, C channels, L length, D depth, H height, W width`. (*) means any shape.
 """
 
 from collections.abc import Callable
@@ -123,7 +125,8 @@ class Dropout3d(_Dropout):
 
 
 class AlphaDropout(_Dropout):
-    """Dropout for SELU. Dropped elements are set to SELU's lower limit, and an affine map keeps mean 0 and variance 1.
+    """Dropout for networks with SELU. Dropped elements are set to the lower limit of SELU, -1.758. An affine map of all
+    elements then restores the mean 0 and the variance 1.
 
     Args:
         p: probability of dropping an element, in [0, 1].
@@ -147,7 +150,8 @@ class AlphaDropout(_Dropout):
 
 
 class FeatureAlphaDropout(_Dropout):
-    """`AlphaDropout` that drops entire channels. The channels are dimension 1 of (B, C, *).
+    """Drops entire channels in the way in which `AlphaDropout` drops elements. The channels are dimension 1 of the
+    input (B, C, *).
 
     Args:
         p: probability of dropping a channel, in [0, 1].

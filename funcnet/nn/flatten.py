@@ -18,7 +18,7 @@ class Flatten(Module):
         start_dim: first dimension to merge.
         end_dim: last dimension to merge (inclusive).
 
-    Call: (*, S_start, …, S_end, *) -> (*, S_start · … · S_end, *).
+    Call: (*, S_start, …, S_end, *) -> (*, S_start · … · S_end, *), with S_i the size of dimension i.
 
     Raises:
         ValueError: if a dimension is out of range, or `end_dim` comes before `start_dim`.
@@ -61,7 +61,8 @@ class Unflatten(Module):
 
     Args:
         dim: dimension to split.
-        unflattened_size: tuple or list of the new sizes. One of the sizes may be -1 and is then inferred.
+        unflattened_size: tuple or list of the new sizes. One of the new sizes may be -1, and is then inferred from the
+            size of `dim`.
 
     Call: (*, S, *) -> (*, S_1, …, S_n, *) with S = S_1 · … · S_n.
 

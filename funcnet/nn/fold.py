@@ -1,6 +1,6 @@
 """Fold and Unfold, as in torch/nn/modules/fold.py.
 
-Letters: `B batch, C channels, H height, W width, k kernel size, L blocks`. The batch dimension B is optional.
+Letters: `B batch, C channels, H height, W width, kH and kW kernel size, L blocks`. The batch dimension B is optional.
 """
 
 import jax
@@ -16,10 +16,10 @@ class Fold(Module):
     """Sums blocks into an image. Each block is added at the position from which `Unfold` would extract it.
 
     Args:
-        output_size: size of the image, (H, W). Every argument may be a single int for both dimensions.
+        output_size: size of the image, (H, W). Every argument of Fold may be a single int for both dimensions.
         kernel_size: size of the blocks.
         dilation: distance between the elements of a block.
-        padding: padding on both sides of the image, as in `Unfold`.
+        padding: number of zeros that `Unfold` would add on each side of the image.
         stride: distance between neighbouring blocks.
 
     Call: (B, C · kH · kW, L) -> (B, C, H, W).
@@ -52,7 +52,7 @@ class Unfold(Module):
     """Extracts each block that a sliding window covers, and returns the blocks as columns.
 
     Args:
-        kernel_size: size of the blocks. Every argument may be a single int for both dimensions.
+        kernel_size: size of the blocks. Every argument of Unfold may be a single int for both dimensions.
         dilation: distance between the elements of a block.
         padding: number of zeros added on each side.
         stride: distance between neighbouring blocks.

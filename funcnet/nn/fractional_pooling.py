@@ -51,23 +51,26 @@ class _FractionalMaxPool(Module):
 
 
 class FractionalMaxPool2d(_FractionalMaxPool):
-    """Max pooling over windows at random, almost evenly spaced positions, in training and in eval.
+    """Returns the maximum of each window. The windows are at random, almost evenly spaced positions, in training and in
+    eval.
 
     Args:
         kernel_size: size of the window, as an int for both dimensions or (height, width).
         output_size: size of the output, (H', W'), or an int for both dimensions.
         output_ratio: ratios (H' / H, W' / W) between 0 and 1, or one ratio for both, instead of output_size.
         return_indices: if True, also return the indices of the maxima, in the form that `MaxUnpool2d` expects.
-        _random_samples: a buffer (B, C, 2) of samples that replace the random ones, for (width, height) as in torch.
+        _random_samples: array (B, C, 2) of numbers in [0, 1), which determine the positions of the windows instead of
+            random numbers. The last dimension holds one number for the width and one for the height, in torch's order.
+            The layer stores the array as a buffer.
 
-    Call: (B, C, H, W) -> (B, C, H', W'), or with return_indices a tuple (maxima, indices) of two arrays of this
-        shape. The indices refer to the flattened plane of H · W positions. `rng` is required unless `_random_samples`
-        is given.
+    Call: (B, C, H, W) -> (B, C, H', W'), or with return_indices a tuple (maxima, indices) of two arrays of this shape.
+        The indices refer to the flattened plane of H · W positions. `apply` requires `rng` unless `_random_samples` is
+        given.
 
     Raises:
         ValueError: if neither or both of output_size and output_ratio are given, or a ratio is not between 0 and 1.
 
-    Differs from torch: the indices are int32 unless JAX's x64 mode is enabled.
+    Differs from torch: the indices are int32, not int64, unless JAX's x64 mode is enabled.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -83,15 +86,18 @@ class FractionalMaxPool2d(_FractionalMaxPool):
 
 
 class FractionalMaxPool3d(_FractionalMaxPool):
-    """Max pooling over windows at random, almost evenly spaced positions, in training and in eval.
+    """Returns the maximum of each window. The windows are at random, almost evenly spaced positions, in training and in
+    eval.
 
     Args:
         kernel_size, output_size, output_ratio, return_indices: as in `FractionalMaxPool2d`, but for
             (depth, height, width).
-        _random_samples: a buffer (B, C, 3) of samples that replace the random ones, for (depth, height, width).
+        _random_samples: array (B, C, 3) of numbers in [0, 1), which determine the positions of the windows instead of
+            random numbers. The last dimension holds one number each for depth, height and width. The layer stores the
+            array as a buffer.
 
-    Call: (B, C, D, H, W) -> (B, C, D', H', W'), or with return_indices a tuple (maxima, indices) of two arrays of
-        this shape. `rng` is required unless `_random_samples` is given.
+    Call: (B, C, D, H, W) -> (B, C, D', H', W'), or with return_indices a tuple (maxima, indices) of two arrays of this
+        shape. `apply` requires `rng` unless `_random_samples` is given.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""`funcnet.functional` under torch's path, for `import funcnet.nn.functional as F`."""
+"""The functions of `funcnet.functional` at torch's import path: `import funcnet.nn.functional as F`."""
 
 import typing
 

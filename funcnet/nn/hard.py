@@ -1,4 +1,7 @@
-"""The hard activations, as in torch/nn/modules/activation.py. The formulas are in `functional/hard.py`."""
+"""The hard activations, as in torch/nn/modules/activation.py.
+
+The functions of `functional/hard.py` compute these activations. (*) means any shape.
+"""
 
 import warnings
 
@@ -132,7 +135,7 @@ class Hardswish(InPlace):
 
 
 class Hardshrink(Module):
-    """Returns x where |x| is greater than `lambd`, and 0 elsewhere.
+    """Keeps each element x with |x| greater than `lambd`, and replaces all others by 0.
 
     Args:
         lambd: threshold for |x|, any number.
@@ -160,7 +163,7 @@ class Hardshrink(Module):
 
 
 class Softshrink(Module):
-    """Moves x towards 0 by `lambd`, and returns 0 where |x| is at most `lambd`.
+    """Moves each element x towards 0 by `lambd`. If |x| is at most `lambd`, the result is 0.
 
     Args:
         lambd: distance by which x moves, at least 0.

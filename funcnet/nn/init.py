@@ -1,27 +1,29 @@
 """Initialisers, as in torch.nn.init.
 
-Functions with a trailing underscore replace the init of a parameter. Functions without an underscore make an init:
+An *init* is a function that is called as ``init(key, shape, dtype)`` and returns an array of initial values. A function
+with a trailing underscore, such as `normal_`, replaces the init of a parameter. A function without a trailing
+underscore, such as `normal`, returns an init:
 
     nn.init.normal_(self.weight, std=0.02)          # in a constructor, as in torch
     nn.Parameter((3, 4), nn.init.normal(std=0.02))  # the same
 
-An init is called as ``init(key, shape, dtype)`` and returns an array. Shapes are in torch's order, (out, in, *kernel).
-The random numbers come from JAX, so the distributions are those of torch but the drawn values differ.
+The shapes of weights are in torch's order, (out, in, *kernel). The random numbers come from JAX, so the distributions
+are those of torch but the drawn values differ. U(±a) is the uniform distribution from -a to a.
 
 Reference: https://docs.pytorch.org/docs/stable/nn.init.html
 """
 
 import functools
 import inspect
-import math
 from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
+
+from funcnet.nn import init_arrays
+from funcnet.nn.init_arrays import calculate_gain, fans
 
 Init = Callable[[jax.Array, tuple[int, ...], Any], jax.Array]
-Shape = tuple[int, ...]
 
 __all__ = [
     "Init",
@@ -32,6 +34,7 @@ __all__ = [
     "dirac_",
     "eye",
     "eye_",
+    "fans",
     "kaiming_normal",
     "kaiming_normal_",
     "kaiming_uniform",
@@ -56,231 +59,217 @@ __all__ = [
     "zeros_",
 ]
 
-# ------------------------------------------------------------------------------------------------- helpers
-
-
-def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """Return the gain that torch recommends for a nonlinearity.
-
-    Args:
-        nonlinearity: 'linear', 'conv1d' … 'conv_transpose3d', 'sigmoid', 'tanh', 'relu', 'leaky_relu' or 'selu'.
-        param: negative slope of leaky_relu; 0.01 by default.
-
-    Raises:
-        ValueError: if the nonlinearity is unknown, or the negative slope is not a number.
-
-    >>> calculate_gain("tanh")
-    1.6666666666666667
-    """
-    linear = {"linear", *(f"conv{t}{d}d" for t in ("", "_transpose") for d in (1, 2, 3)), "sigmoid"}
-    if nonlinearity in linear:
-        return 1.0
-    if nonlinearity == "tanh":
-        return 5.0 / 3
-    if nonlinearity == "relu":
-        return math.sqrt(2.0)
-    if nonlinearity == "leaky_relu":
-        slope = 0.01 if param is None else param
-        if isinstance(slope, bool) or not isinstance(slope, int | float):
-            raise ValueError(f"init.calculate_gain: expected a number as the negative slope, got {slope!r}.")
-        return math.sqrt(2.0 / (1 + slope**2))
-    if nonlinearity == "selu":
-        return 3.0 / 4
-    raise ValueError(
-        f"init.calculate_gain: unknown nonlinearity {nonlinearity!r}; expected 'linear', 'conv1d' … "
-        "'conv_transpose3d', 'sigmoid', 'tanh', 'relu', 'leaky_relu' or 'selu'."
-    )
-
-
-def _fans(shape: Shape, where: str) -> tuple[int, int]:
-    if len(shape) < 2:
-        raise ValueError(f"init.{where}: fan in and fan out require at least 2 dimensions, got shape {shape}.")
-    receptive = math.prod(shape[2:])
-    return shape[1] * receptive, shape[0] * receptive
-
-
-def _fan(shape: Shape, mode: str, where: str) -> int:
-    if mode not in ("fan_in", "fan_out"):
-        raise ValueError(f"init.{where}: expected mode 'fan_in' or 'fan_out', got {mode!r}.")
-    return _fans(shape, where)[mode == "fan_out"]
-
-
-def _draw(sample: Callable[..., jax.Array], key: jax.Array, shape: Shape, dtype: Any, **bounds: Any) -> jax.Array:
-    """Draw in one dimension and reshape, because on CPU XLA compiles 4-D draws four times slower."""
-    return sample(key, shape=(math.prod(shape),), dtype=dtype, **bounds).reshape(shape)
-
-
-# ---------------------------------------------------------------------------------- the initialisers themselves
-
-
-def _uniform(key, shape, dtype, *, a, b):
-    return _draw(jax.random.uniform, key, shape, dtype, minval=a, maxval=b)
-
-
-def _normal(key, shape, dtype, *, mean, std):
-    return mean + std * _draw(jax.random.normal, key, shape, dtype)
-
-
-def _trunc_normal(key, shape, dtype, *, mean, std, a, b):
-    low, high = (a - mean) / std, (b - mean) / std
-    drawn = _draw(jax.random.truncated_normal, key, shape, dtype, lower=low, upper=high)
-    return jnp.clip(mean + std * drawn, a, b)
-
-
-def _constant(key, shape, dtype, *, val):
-    return jnp.full(shape, val, dtype)
-
-
-def _eye(key, shape, dtype):
-    if len(shape) != 2:
-        raise ValueError(f"init.eye_: expected 2 dimensions, got shape {shape}.")
-    return jnp.eye(*shape, dtype=dtype)
-
-
-def _dirac(key, shape, dtype, *, groups):
-    if len(shape) not in (3, 4, 5):
-        raise ValueError(f"init.dirac_: expected 3, 4 or 5 dimensions, got shape {shape}.")
-    if shape[0] % groups:
-        raise ValueError(
-            f"init.dirac_: expected the size of dimension 0 to be divisible by groups={groups}, got {shape[0]}."
-        )
-    out = shape[0] // groups
-    channel = jnp.arange(min(out, shape[1]))
-    centre = tuple(n // 2 for n in shape[2:])
-    weight = jnp.zeros(shape, dtype)
-    for group in range(groups):
-        weight = weight.at[(group * out + channel, channel, *centre)].set(1)
-    return weight
-
-
-def _xavier_uniform(key, shape, dtype, *, gain):
-    bound = gain * math.sqrt(6.0 / sum(_fans(shape, "xavier_uniform_")))
-    return _uniform(key, shape, dtype, a=-bound, b=bound)
-
-
-def _xavier_normal(key, shape, dtype, *, gain):
-    return _normal(key, shape, dtype, mean=0.0, std=gain * math.sqrt(2.0 / sum(_fans(shape, "xavier_normal_"))))
-
-
-def _kaiming_uniform(key, shape, dtype, *, a, mode, nonlinearity):
-    if 0 in shape:
-        return jnp.zeros(shape, dtype)
-    bound = math.sqrt(3.0) * calculate_gain(nonlinearity, a) / math.sqrt(_fan(shape, mode, "kaiming_uniform_"))
-    return _uniform(key, shape, dtype, a=-bound, b=bound)
-
-
-def _kaiming_normal(key, shape, dtype, *, a, mode, nonlinearity):
-    if 0 in shape:
-        return jnp.zeros(shape, dtype)
-    std = calculate_gain(nonlinearity, a) / math.sqrt(_fan(shape, mode, "kaiming_normal_"))
-    return _normal(key, shape, dtype, mean=0.0, std=std)
-
-
-def _orthogonal(key, shape, dtype, *, gain):
-    if len(shape) < 2:
-        raise ValueError(f"init.orthogonal_: expected at least 2 dimensions, got shape {shape}.")
-    if 0 in shape:
-        return jnp.zeros(shape, dtype)
-    rows, columns = shape[0], math.prod(shape[1:])
-    compute = dtype if jnp.finfo(dtype).bits > 32 else jnp.float32  # QR does not support 16-bit floats
-    q, r = jnp.linalg.qr(jax.random.normal(key, (max(rows, columns), min(rows, columns)), compute))
-    q = q * jnp.sign(jnp.diagonal(r))
-    return (gain * (q.T if rows < columns else q)).reshape(shape).astype(dtype)
-
-
-def _sparse(key, shape, dtype, *, sparsity, std):
-    if len(shape) != 2:
-        raise ValueError(f"init.sparse_: expected 2 dimensions, got shape {shape}.")
-    values_key, order_key = jax.random.split(key)
-    zeros = math.ceil(sparsity * shape[0])
-    rank = jnp.argsort(jnp.argsort(jax.random.uniform(order_key, shape), axis=0), axis=0)
-    return jnp.where(rank < zeros, 0, std * jax.random.normal(values_key, shape, dtype)).astype(dtype)
-
-
-# ------------------------------------------------------------------ functions that make or replace an init
-
 
 def uniform(a: float = 0.0, b: float = 1.0) -> Init:
-    """Return an init that draws from U(a, b)."""
-    return functools.partial(_uniform, a=a, b=b)
+    """Return an init that draws from U(a, b).
+
+    Example:
+        >>> uniform(-1, 1)(jax.random.key(0), (2, 3), "float32").shape
+        (2, 3)
+
+    Reference: torch.nn.init.uniform_.
+    """
+    return functools.partial(init_arrays.uniform, a=a, b=b)
 
 
 def normal(mean: float = 0.0, std: float = 1.0) -> Init:
-    """Return an init that draws from N(mean, std²)."""
-    return functools.partial(_normal, mean=mean, std=std)
+    """Return an init that draws from N(mean, std²).
+
+    Example:
+        >>> bool(normal(mean=5, std=0.1)(jax.random.key(0), (4,), "float32").mean() > 4)
+        True
+
+    Reference: torch.nn.init.normal_.
+    """
+    return functools.partial(init_arrays.normal, mean=mean, std=std)
 
 
 def trunc_normal(mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> Init:
     """Return an init that draws from N(mean, std²) truncated to [a, b].
 
     As in torch, the bounds a and b are absolute, not multiples of std.
+
+    Example:
+        >>> weight = trunc_normal(std=0.02, a=-0.04, b=0.04)(jax.random.key(0), (100, 100), "float32")
+        >>> bool(abs(weight).max() <= 0.04)
+        True
+
+    Reference: torch.nn.init.trunc_normal_.
     """
-    return functools.partial(_trunc_normal, mean=mean, std=std, a=a, b=b)
+    return functools.partial(init_arrays.trunc_normal, mean=mean, std=std, a=a, b=b)
 
 
 def constant(val: float) -> Init:
-    """Return an init that fills the array with `val`."""
-    return functools.partial(_constant, val=val)
+    """Return an init that fills the array with `val`.
+
+    Example:
+        >>> constant(0.5)(jax.random.key(0), (2,), "float32")
+        Array([0.5, 0.5], dtype=float32)
+
+    Reference: torch.nn.init.constant_.
+    """
+    return functools.partial(init_arrays.constant, val=val)
+
+
+def is_constant(init: Any) -> bool:
+    """Return whether an init fills the array with one number, as `constant`, `ones` and `zeros` do."""
+    return isinstance(init, functools.partial) and init.func is init_arrays.constant
 
 
 def ones() -> Init:
-    """Return an init that fills the array with ones."""
+    """Return an init that fills the array with ones.
+
+    Example:
+        >>> ones()(jax.random.key(0), (2,), "float32")
+        Array([1., 1.], dtype=float32)
+
+    Reference: torch.nn.init.ones_.
+    """
     return constant(1.0)
 
 
 def zeros() -> Init:
-    """Return an init that fills the array with zeros."""
+    """Return an init that fills the array with zeros.
+
+    Example:
+        >>> zeros()(jax.random.key(0), (2,), "float32")
+        Array([0., 0.], dtype=float32)
+
+    Reference: torch.nn.init.zeros_.
+    """
     return constant(0.0)
 
 
 def eye() -> Init:
-    """Return an init that creates the identity matrix, for 2-D shapes."""
-    return _eye
+    """Return an init that creates the identity matrix.
+
+    The init raises ValueError for a shape that is not 2-D.
+
+    Example:
+        >>> eye()(jax.random.key(0), (2, 3), "float32")
+        Array([[1., 0., 0.],
+               [0., 1., 0.]], dtype=float32)
+
+    Reference: torch.nn.init.eye_.
+    """
+    return init_arrays.eye
 
 
 def dirac(groups: int = 1) -> Init:
-    """Return an init for 3-D to 5-D shapes that makes a convolution the identity on as many channels as possible."""
-    return functools.partial(_dirac, groups=groups)
+    """Return an init of convolution weights with which a convolution copies as many input channels as possible.
+
+    The init raises ValueError if the shape has fewer than 3 or more than 5 dimensions, or if `groups` does not divide
+    the number of output channels.
+
+    Example:
+        >>> dirac()(jax.random.key(0), (2, 2, 3), "float32")
+        Array([[[0., 1., 0.],
+                [0., 0., 0.]],
+        <BLANKLINE>
+               [[0., 0., 0.],
+                [0., 1., 0.]]], dtype=float32)
+
+    Reference: torch.nn.init.dirac_.
+    """
+    return functools.partial(init_arrays.dirac, groups=groups)
 
 
 def xavier_uniform(gain: float = 1.0) -> Init:
-    """Return an init that draws from U(±gain·√(6/(fan_in + fan_out))). Reference: Glorot & Bengio 2010."""
-    return functools.partial(_xavier_uniform, gain=gain)
+    """Return an init that draws from U(±gain·√(6/(fan_in + fan_out))). See `fans`.
+
+    Example:
+        >>> weight = xavier_uniform()(jax.random.key(0), (2, 4), "float32")  # fan_in 4, fan_out 2
+        >>> bool(abs(weight).max() <= 1)
+        True
+
+    Reference: torch.nn.init.xavier_uniform_; Glorot & Bengio, 2010, https://proceedings.mlr.press/v9/glorot10a.html.
+    """
+    return functools.partial(init_arrays.xavier_uniform, gain=gain)
 
 
 def xavier_normal(gain: float = 1.0) -> Init:
-    """Return an init that draws from N(0, gain²·2/(fan_in + fan_out)). Reference: Glorot & Bengio 2010."""
-    return functools.partial(_xavier_normal, gain=gain)
+    """Return an init that draws from N(0, gain²·2/(fan_in + fan_out)). See `fans`.
+
+    Example:
+        >>> weight = xavier_normal(gain=2)(jax.random.key(0), (300, 500), "float32")
+        >>> round(float(weight.std()), 2)
+        0.1
+
+    Reference: torch.nn.init.xavier_normal_; Glorot & Bengio, 2010, https://proceedings.mlr.press/v9/glorot10a.html.
+    """
+    return functools.partial(init_arrays.xavier_normal, gain=gain)
 
 
 def kaiming_uniform(a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> Init:
-    """Return an init that draws from U(±√3·gain/√fan). Reference: He et al. 2015."""
-    return functools.partial(_kaiming_uniform, a=a, mode=mode, nonlinearity=nonlinearity)
+    """Return an init that draws from U(±√3·gain/√fan), with gain the result of `calculate_gain`.
+
+    Args:
+        a: negative slope of leaky_relu, which `calculate_gain` uses.
+        mode: which result of `fans` is used as fan, 'fan_in' or 'fan_out'.
+        nonlinearity: name for `calculate_gain`.
+
+    Example:
+        >>> weight = kaiming_uniform(nonlinearity="relu")(jax.random.key(0), (5, 6), "float32")  # fan_in 6
+        >>> bool(abs(weight).max() <= 1)
+        True
+
+    Reference: torch.nn.init.kaiming_uniform_; He et al., 2015, https://arxiv.org/abs/1502.01852.
+    """
+    return functools.partial(init_arrays.kaiming_uniform, a=a, mode=mode, nonlinearity=nonlinearity)
 
 
 def kaiming_normal(a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> Init:
-    """Return an init that draws from N(0, gain²/fan). Reference: He et al. 2015."""
-    return functools.partial(_kaiming_normal, a=a, mode=mode, nonlinearity=nonlinearity)
+    """Return an init that draws from N(0, gain²/fan), with gain the result of `calculate_gain`.
+
+    Args:
+        a, mode, nonlinearity: as in `kaiming_uniform`.
+
+    Example:
+        >>> weight = kaiming_normal(nonlinearity="relu")(jax.random.key(0), (500, 200), "float32")
+        >>> round(float(weight.std()), 2)
+        0.1
+
+    Reference: torch.nn.init.kaiming_normal_; He et al., 2015, https://arxiv.org/abs/1502.01852.
+    """
+    return functools.partial(init_arrays.kaiming_normal, a=a, mode=mode, nonlinearity=nonlinearity)
 
 
 def orthogonal(gain: float = 1) -> Init:
-    """Return an init that creates a (semi-)orthogonal matrix, with trailing dimensions flattened into its columns.
+    """Return an init that creates a (semi-)orthogonal matrix times `gain`. All dimensions of the shape after the first
+    are flattened into the columns of the matrix.
 
-    Reference: Saxe et al. 2013.
+    The init raises ValueError for a shape of fewer than two dimensions.
+
+    Example:
+        >>> weight = orthogonal()(jax.random.key(0), (2, 3), "float32")
+        >>> (weight @ weight.T).round(3) + 0.0  # + 0.0 turns -0 into 0
+        Array([[1., 0.],
+               [0., 1.]], dtype=float32)
+
+    Reference: torch.nn.init.orthogonal_; Saxe et al., 2013, https://arxiv.org/abs/1312.6120.
     """
-    return functools.partial(_orthogonal, gain=gain)
+    return functools.partial(init_arrays.orthogonal, gain=gain)
 
 
 def sparse(sparsity: float, std: float = 0.01) -> Init:
     """Return an init that draws from N(0, std²) and sets a fraction `sparsity` of each column to 0.
 
-    Reference: Martens 2010.
+    The init raises ValueError for a shape that is not 2-D.
+
+    Example:
+        >>> weight = sparse(0.5)(jax.random.key(0), (4, 3), "float32")
+        >>> (weight == 0).sum(0)
+        Array([2, 2, 2], dtype=int32)
+
+    Reference: torch.nn.init.sparse_; Martens, 2010, https://www.cs.toronto.edu/~jmartens/docs/Deep_HessianFree.pdf.
     """
-    return functools.partial(_sparse, sparsity=sparsity, std=std)
+    return functools.partial(init_arrays.sparse, sparsity=sparsity, std=std)
 
 
 def _replace(make: Callable[..., Init], name: str, random: bool = True) -> Callable[..., Any]:
-    """Return torch's in-place function `name`. Random functions accept torch's argument `generator` and ignore it."""
+    """Return the function `name`, which replaces the init of a parameter with the result of `make`. If `random` is
+    True, the function accepts torch's argument `generator` and ignores it.
+    """
     either = inspect.Parameter.POSITIONAL_OR_KEYWORD
     first = inspect.Parameter("tensor", either)
     last = [inspect.Parameter("generator", either, default=None)] if random else []
@@ -300,7 +289,14 @@ def _replace(make: Callable[..., Init], name: str, random: bool = True) -> Calla
 
     in_place.__name__ = in_place.__qualname__ = name
     in_place.__signature__ = signature  # type: ignore[attr-defined]
-    in_place.__doc__ = f"Replace the init of a description with `{name.rstrip('_')}(…)`, and return the description."
+    in_place.__doc__ = f"""Replace the init of a description with `{name.rstrip("_")}(…)`, and return the description.
+
+    Raises TypeError if `tensor` is an array or a module.
+
+    Example: `nn.init.{name}(self.weight{", 0.5" if name in ("constant_", "sparse_") else ""})` in a constructor.
+
+    Reference: torch.nn.init.{name}.
+    """
     return in_place
 
 

@@ -80,11 +80,12 @@ class InstanceNorm1d(_InstanceNorm):
     Args:
         num_features: number of channels, C.
         eps: value added to the variance, to avoid division by zero.
-        momentum: weight of the new value in the running statistics. If None, the running statistics do not
-            change.
+        momentum: weight of the current batch in the new running statistics. If momentum is None, the running statistics
+            do not change.
         affine: if True, the layer has learnable weight and bias.
-        track_running_stats: if True, the layer keeps running statistics and uses them in eval. The running
-            statistics move towards the examples' means and unbiased variances, averaged over the batch.
+        track_running_stats: if True, the layer keeps running statistics and uses them in eval. In training, the running
+            statistics move towards the mean and the unbiased variance of each channel, averaged over the examples of
+            the batch.
         bias: if False, the layer has no bias even if `affine` is True.
         dtype: dtype of the params; float32 by default.
 
@@ -94,9 +95,12 @@ class InstanceNorm1d(_InstanceNorm):
     Call: (B, C, L) or (C, L) -> the same shape and dtype. The statistics are computed in at least float32.
 
     Raises:
-        ValueError: if the rank is wrong, if the number of channels does not match the parameters or buffers, or if
-            statistics are computed from only one position per channel.
+        ValueError: if the input has a wrong rank, if its number of channels does not match the parameters or buffers,
+            or if statistics are computed from only one position per channel.
         TypeError: if the input is not floating-point.
+
+    Warns:
+        UserWarning: if `affine` is False and the number of channels differs from `num_features`.
 
     Differs from torch: the statistics are float32 even for bfloat16 layers and inputs.
 
@@ -113,7 +117,7 @@ class InstanceNorm1d(_InstanceNorm):
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Normalises each channel of each image over its positions.
+    """Normalises each channel of each image separately, with the mean and the variance over all positions.
 
     Args:
         num_features, eps, momentum, affine, track_running_stats, bias, dtype: as in `InstanceNorm1d`.
@@ -138,7 +142,7 @@ class InstanceNorm2d(_InstanceNorm):
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Normalises each channel of each volume over its positions.
+    """Normalises each channel of each volume separately, with the mean and the variance over all positions.
 
     Args:
         num_features, eps, momentum, affine, track_running_stats, bias, dtype: as in `InstanceNorm1d`.

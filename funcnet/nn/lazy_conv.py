@@ -110,7 +110,8 @@ class LazyConv1d(_LazyConv, Conv1d):
     Params: as in `Conv1d`, with shapes that `init(rng, *example_inputs)` infers from an example input.
     Call: (B, C, L) -> (B, out_channels, L').
 
-    Differs from torch: the layer stays a LazyConv1d, because running a description does not change it.
+    Differs from torch: the layer stays a LazyConv1d and does not become a Conv1d, because running a description does
+        not change it.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -133,7 +134,8 @@ class LazyConv2d(_LazyConv, Conv2d):
     Params: as in `Conv2d`, with shapes that `init(rng, *example_inputs)` infers from an example input.
     Call: (B, C, H, W) -> (B, out_channels, H', W').
 
-    Differs from torch: the layer stays a LazyConv2d, because running a description does not change it.
+    Differs from torch: the layer stays a LazyConv2d and does not become a Conv2d, because running a description does
+        not change it.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -156,7 +158,8 @@ class LazyConv3d(_LazyConv, Conv3d):
     Params: as in `Conv3d`, with shapes that `init(rng, *example_inputs)` infers from an example input.
     Call: (B, C, D, H, W) -> (B, out_channels, D', H', W').
 
-    Differs from torch: the layer stays a LazyConv3d, because running a description does not change it.
+    Differs from torch: the layer stays a LazyConv3d and does not become a Conv3d, because running a description does
+        not change it.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -179,7 +182,8 @@ class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
     Params: as in `ConvTranspose1d`, with shapes that `init(rng, *example_inputs)` infers from an example input.
     Call: (B, C, L) -> (B, out_channels, L').
 
-    Differs from torch: the layer stays a LazyConvTranspose1d, because running a description does not change it.
+    Differs from torch: the layer stays a LazyConvTranspose1d and does not become a ConvTranspose1d, because running a
+        description does not change it.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -202,7 +206,8 @@ class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
     Params: as in `ConvTranspose2d`, with shapes that `init(rng, *example_inputs)` infers from an example input.
     Call: (B, C, H, W) -> (B, out_channels, H', W').
 
-    Differs from torch: the layer stays a LazyConvTranspose2d, because running a description does not change it.
+    Differs from torch: the layer stays a LazyConvTranspose2d and does not become a ConvTranspose2d, because running a
+        description does not change it.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -225,7 +230,8 @@ class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):
     Params: as in `ConvTranspose3d`, with shapes that `init(rng, *example_inputs)` infers from an example input.
     Call: (B, C, D, H, W) -> (B, out_channels, D', H', W').
 
-    Differs from torch: the layer stays a LazyConvTranspose3d, because running a description does not change it.
+    Differs from torch: the layer stays a LazyConvTranspose3d and does not become a ConvTranspose3d, because running a
+        description does not change it.
 
     Example:
         >>> import jax, jax.numpy as jnp

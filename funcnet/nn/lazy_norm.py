@@ -22,7 +22,7 @@ __all__ = [
 
 
 class _Lazy(RunningNorm):
-    """Base class of lazy layers, whose parameters and buffers get their shapes from an example input."""
+    """Base class of lazy normalisation layers, whose parameters and buffers get their shapes from an example input."""
 
     def __init__(
         self,
@@ -50,13 +50,14 @@ class LazyBatchNorm1d(_Lazy, BatchNorm1d):
 
     Args:
         eps, momentum, bias, dtype: as in `BatchNorm1d`.
-        affine: if True (the default here, as in torch), the layer has learnable weight and bias.
-        track_running_stats: if True (the default here, as in torch), the layer keeps running statistics.
+        affine: if True (the default of this class, as in torch), the layer has learnable weight and bias.
+        track_running_stats: if True (the default of this class, as in torch), the layer keeps running statistics.
 
     Params and State: as in `BatchNorm1d`, with shapes that `init(rng, *example_inputs)` infers from an example input.
     Call: (B, C) or (B, C, L) -> the same shape and dtype.
 
-    Differs from torch: the layer stays a LazyBatchNorm1d, because running a description does not change it.
+    Differs from torch: the layer stays a LazyBatchNorm1d and does not become a BatchNorm1d, because running a
+        description does not change it.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -119,14 +120,15 @@ class LazyInstanceNorm1d(_Lazy, InstanceNorm1d):
 
     Args:
         eps, momentum, bias, dtype: as in `InstanceNorm1d`.
-        affine: if True (the default here, as in torch), the layer has learnable weight and bias.
-        track_running_stats: if True (the default here, as in torch), the layer keeps running statistics.
+        affine: if True (the default of this class, as in torch), the layer has learnable weight and bias.
+        track_running_stats: if True (the default of this class, as in torch), the layer keeps running statistics.
 
     Params and State: as in `InstanceNorm1d`, with shapes that `init(rng, *example_inputs)` infers from an example
         input.
     Call: (B, C, L) or (C, L) -> the same shape and dtype.
 
-    Differs from torch: the layer stays a LazyInstanceNorm1d, because running a description does not change it.
+    Differs from torch: the layer stays a LazyInstanceNorm1d and does not become an InstanceNorm1d, because running a
+        description does not change it.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -16,7 +16,7 @@ __all__ = ["Bilinear", "Identity", "LazyLinear", "Linear"]
 
 
 class Identity(Module):
-    """Returns its input. The constructor ignores all its arguments.
+    """Returns its input. The constructor of Identity ignores all its arguments.
 
     Example:
         >>> from funcnet import nn

@@ -1,7 +1,8 @@
-"""Every loss of torch.nn as a module, imported from the file that implements it.
+"""This file imports every loss of torch.nn from the file that implements the loss.
 
-The `reduction` of every loss is 'mean', 'sum' or 'none'. `size_average` and `reduce` are torch's deprecated names for
-`reduction`, and setting either of them emits a DeprecationWarning.
+The `reduction` of every loss is 'mean', 'sum' or 'none', and that of `KLDivLoss` may also be 'batchmean'.
+`size_average` and `reduce` are torch's deprecated names for `reduction`, and setting either of them emits a
+DeprecationWarning.
 """
 
 from funcnet.nn.loss_classification import (

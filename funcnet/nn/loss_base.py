@@ -12,11 +12,11 @@ __all__ = ["Loss", "WeightedLoss", "class_range"]
 
 
 class Loss(Module):
-    """Base class of all losses, which sets `reduction` from the constructor's arguments."""
+    """Base class of all losses. It sets `reduction` from torch's arguments `size_average`, `reduce` and `reduction`."""
 
     def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"):
         super().__init__()
-        # The DeprecationWarning points at the line that creates the layer, so every constructor adds one frame.
+        # The DeprecationWarning points at the line that creates the loss. Each constructor in between adds one frame.
         builders = sum("__init__" in vars(kind) for kind in type(self).__mro__ if issubclass(kind, Loss))
         self.reduction = checks.reduction_name(type(self).__name__, reduction, size_average, reduce, 2 + builders)
 
@@ -36,8 +36,10 @@ class WeightedLoss(Loss):
 
 
 def class_range(inputs: tuple[Any, ...], ignored: int | None = None) -> IndexRange | None:
-    """Return the target classes and their valid range for `nn.checked`, or None if the targets are probabilities."""
-    if len(inputs) < 2:  # a subclass whose forward takes other arguments
+    """Return the target classes and the range that they must lie in, so that `nn.checked` can check them. Return None
+    if the targets are probabilities or missing.
+    """
+    if len(inputs) < 2:  # in a subclass whose forward takes other arguments
         return None
     input, target = map(jnp.asarray, inputs[:2])
     if not jnp.issubdtype(target.dtype, jnp.integer):

@@ -34,12 +34,12 @@ class CrossEntropyLoss(WeightedLoss):
     Args:
         weight: weight of each class, of shape (C,).
         size_average: deprecated; use `reduction`.
-        ignore_index: target value to ignore. Ignored targets contribute neither to the loss nor to the divisor of
-            'mean'.
+        ignore_index: target value to ignore. Targets of this value contribute neither to the loss nor to the divisor of
+            the reduction 'mean'.
         reduce: deprecated; use `reduction`.
-        reduction: 'mean', 'sum' or 'none'. With target classes, 'mean' divides by the total weight of the targets that
-            are not ignored.
-        label_smoothing: fraction of each target, from 0 to 1, that is spread evenly over all classes.
+        reduction: 'mean', 'sum' or 'none'. For target classes, 'mean' divides the sum of the losses by the total weight
+            of the targets that are not ignored.
+        label_smoothing: fraction of the target's probability, from 0 to 1, that is spread evenly over all classes.
 
     State: weight, if given.
     Call: logits (B, C, *S), and target classes (B, *S) or target probabilities (B, C, *S) -> (), or (B, *S) with
@@ -77,7 +77,7 @@ class CrossEntropyLoss(WeightedLoss):
         )
 
     def index_range(self, *inputs: Any) -> IndexRange | None:
-        """Return the target classes and their valid range, which `nn.checked` checks."""
+        """Return the target classes and the range that they must lie in, so that `nn.checked` can check them."""
         return class_range(inputs, self.ignore_index)
 
 
@@ -87,10 +87,11 @@ class NLLLoss(WeightedLoss):
     Args:
         weight: weight of each class, of shape (C,).
         size_average: deprecated; use `reduction`.
-        ignore_index: target value to ignore. Ignored targets contribute neither to the loss nor to the divisor of
-            'mean'.
+        ignore_index: target value to ignore. Targets of this value contribute neither to the loss nor to the divisor of
+            the reduction 'mean'.
         reduce: deprecated; use `reduction`.
-        reduction: 'mean', 'sum' or 'none'. 'mean' divides by the total weight of the targets that are not ignored.
+        reduction: 'mean', 'sum' or 'none'. 'mean' divides the sum of the losses by the total weight of the targets that
+            are not ignored.
 
     State: weight, if given.
     Call: log-probabilities (B, C, *S) and target classes (B, *S) -> (), or (B, *S) with reduction='none'.
@@ -119,12 +120,12 @@ class NLLLoss(WeightedLoss):
         return F.nll_loss(input, target, weight=self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
 
     def index_range(self, *inputs: Any) -> IndexRange | None:
-        """Return the target classes and their valid range, which `nn.checked` checks."""
+        """Return the target classes and the range that they must lie in, so that `nn.checked` can check them."""
         return class_range(inputs, self.ignore_index)
 
 
 class NLLLoss2d(NLLLoss):
-    """Deprecated name of `NLLLoss`. Creating an instance emits a FutureWarning.
+    """Deprecated name of `NLLLoss`. The constructor of NLLLoss2d emits a FutureWarning.
 
     Reference: torch.nn.NLLLoss2d.
     """
@@ -144,12 +145,12 @@ class NLLLoss2d(NLLLoss):
 class BCELoss(WeightedLoss):
     """Binary cross-entropy `-(target · log(input) + (1 - target) · log(1 - input))`.
 
-    Each logarithm is clamped to at least -100.
+    Logarithms below -100 are replaced by -100.
 
     Args:
         weight: weight of each element, broadcastable to the input's shape.
         size_average, reduce: deprecated; use `reduction`.
-        reduction: 'mean', 'sum' or 'none'. 'mean' divides by the number of elements.
+        reduction: 'mean', 'sum' or 'none'. 'mean' divides the sum of the losses by the number of elements.
 
     State: weight, if given.
     Call: input (*) and target (*), both in [0, 1] -> (), or (*) with reduction='none'.
@@ -175,7 +176,7 @@ class BCEWithLogitsLoss(WeightedLoss):
     Args:
         weight: weight of each element, broadcastable to the input's shape.
         size_average, reduce: deprecated; use `reduction`.
-        reduction: 'mean', 'sum' or 'none'. 'mean' divides by the number of elements.
+        reduction: 'mean', 'sum' or 'none'. 'mean' divides the sum of the losses by the number of elements.
         pos_weight: weight of the term `target · log σ(input)`, broadcastable to the input's shape.
 
     State: weight and pos_weight, if given.
@@ -213,15 +214,15 @@ class LinearCrossEntropyLoss(WeightedLoss):
     Args:
         in_features: size of the input's last dimension, I.
         num_classes: number of classes, C.
-        out_features: sizes S of the further dimensions of the logits (B, C, *S), which follow the classes.
+        out_features: sizes S of the dimensions after the classes in the logits (B, C, *S).
         bias: if True, the linear layer has a bias.
         dtype: dtype of the parameters, float32 by default.
         reduction: 'mean', 'sum' or 'none'.
         weight: weight of each class, of shape (C,).
         ignore_index: target value to ignore; None means -100. If the targets are probabilities, ignore_index must be
             None.
-        label_smoothing: fraction of each target, from 0 to 1, that is spread evenly over all classes.
-        options: `LinearCrossEntropyOptions`, to process the batch in chunks. With options=None, the entire batch is
+        label_smoothing: fraction of the target's probability, from 0 to 1, that is spread evenly over all classes.
+        options: `LinearCrossEntropyOptions` to process the batch in chunks. None means that the entire batch is
             processed at once.
 
     Params: linear.weight (C · ∏S, I) and linear.bias (C · ∏S,), initialised as in `Linear`.
@@ -289,17 +290,19 @@ class LinearCrossEntropyLoss(WeightedLoss):
 class CTCLoss(Loss):
     """Connectionist temporal classification (CTC) loss.
 
-    The loss is -log of the target's probability, which is the sum of the probabilities of all alignments of the target
-    with the T input frames.
+    The loss is the negative logarithm of the target's probability. The target's probability is the sum of the
+    probabilities of all alignments of the target with the T input frames.
 
     Args:
         blank: index of the blank class.
         reduction: 'mean', 'sum' or 'none'. 'mean' divides each loss by its target's length, then averages over the
             batch.
-        zero_infinity: if True, infinite losses (target too long for its frames) and their gradients are set to 0.
+        zero_infinity: if True, infinite losses and their gradients are set to 0. A loss is infinite if the target is
+            too long to be aligned with the input frames.
 
-    Call: log-probabilities (T, B, C), targets (B, S) or concatenated in one dimension, input lengths (B,), target
-        lengths (B,) -> (), or (B,) with reduction='none'. The batch dimension B is optional.
+    Call: log-probabilities (T, B, C), targets (B, S), input lengths (B,), target lengths (B,) -> (), or (B,) with
+        reduction='none'. Here, S is the length of the longest target. The targets may also be one array of shape (sum
+        of the target lengths,), in which they are concatenated. The batch dimension B is optional.
 
     Example:
         >>> import jax.numpy as jnp

@@ -12,7 +12,7 @@ __all__ = ["CosineEmbeddingLoss", "TripletMarginLoss", "TripletMarginWithDistanc
 
 
 class CosineEmbeddingLoss(Loss):
-    """Cosine loss of pairs of embeddings, where cos is their cosine similarity.
+    """Loss of pairs of embeddings, computed from cos, the cosine similarity of a pair.
 
     The loss is `1 - cos` for similar pairs (target 1) and `max(0, cos - margin)` for dissimilar pairs (target -1).
 
@@ -51,10 +51,10 @@ class TripletMarginLoss(Loss):
     """Triplet loss `max(0, d(anchor, positive) - d(anchor, negative) + margin)`, where d is the p-norm distance.
 
     Args:
-        margin: distance, greater than 0, by which the negative must be farther away than the positive.
+        margin: positive number by which d(anchor, negative) must exceed d(anchor, positive) for a loss of 0.
         p: order of the norm.
         eps: constant added to each element of the difference between two embeddings.
-        swap: if True, the negative's distance is the smaller of d(anchor, negative) and d(positive, negative).
+        swap: if True, the smaller of d(anchor, negative) and d(positive, negative) replaces d(anchor, negative).
         size_average, reduce: deprecated; use `reduction`.
         reduction: 'mean', 'sum' or 'none'.
 
@@ -103,12 +103,12 @@ class TripletMarginWithDistanceLoss(Loss):
     Args:
         distance_function: function or module that computes d of two arrays, `PairwiseDistance()` by default. A module
             becomes a submodule of the loss.
-        margin: distance, greater than 0, by which the negative must be farther away than the positive.
-        swap: if True, the negative's distance is the smaller of d(anchor, negative) and d(positive, negative).
+        margin: positive number by which d(anchor, negative) must exceed d(anchor, positive) for a loss of 0.
+        swap: if True, the smaller of d(anchor, negative) and d(positive, negative) replaces d(anchor, negative).
         reduction: 'mean', 'sum' or 'none'.
 
-    Call: anchor, positive and negative, in any shape that the distance accepts -> (), or the distance's shape with
-        reduction='none'.
+    Call: anchor, positive and negative, in any shapes that distance_function accepts -> (), or the shape of the
+        distances with reduction='none'.
 
     Example:
         >>> import jax.numpy as jnp

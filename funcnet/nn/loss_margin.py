@@ -1,4 +1,4 @@
-"""Margin losses on scores and on labels of 1 and -1. Letters: `B batch, C classes`."""
+"""Losses with a margin, for class scores and for labels of 1 and -1. Letters: `B batch, C classes`."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ __all__ = [
 
 
 class HingeEmbeddingLoss(Loss):
-    """Hinge loss of distances between pairs.
+    """Hinge loss on the distance between the two elements of each pair.
 
     The loss is `input` for similar pairs (target 1) and `max(0, margin - input)` for dissimilar pairs (target -1).
 
@@ -56,7 +56,7 @@ class HingeEmbeddingLoss(Loss):
 class MarginRankingLoss(Loss):
     """Ranking loss `max(0, -target · (input1 - input2) + margin)`.
 
-    A target of 1 means that input1 should be larger than input2, and -1 means that it should be smaller.
+    A target of 1 means that input1 should be larger than input2, and -1 means that input1 should be smaller.
 
     Args:
         margin: smallest difference between the inputs at which a correctly ranked pair has zero loss.
@@ -139,7 +139,7 @@ class MultiMarginLoss(WeightedLoss):
 
     Args:
         p: exponent, 1 or 2.
-        margin: margin by which the target class's score should exceed every other score.
+        margin: number by which the score of the target class must exceed every other score for a loss of 0.
         weight: weight of each class, of shape (C,).
         size_average, reduce: deprecated; use `reduction`.
         reduction: 'mean', 'sum' or 'none'.
@@ -179,7 +179,7 @@ class MultiMarginLoss(WeightedLoss):
         )
 
     def index_range(self, *inputs: Any) -> IndexRange | None:
-        """Return the target classes and their valid range, which `nn.checked` checks."""
+        """Return the target classes and the range that they must lie in, so that `nn.checked` can check them."""
         return class_range(inputs)
 
 
@@ -192,8 +192,8 @@ class MultiLabelMarginLoss(Loss):
         size_average, reduce: deprecated; use `reduction`.
         reduction: 'mean', 'sum' or 'none'.
 
-    Call: scores (B, C) and target class ids (B, C) -> (), or (B,) with reduction='none'. Each row of ids ends at its
-        first -1, and later ids are ignored. The batch dimension B is optional.
+    Call: scores (B, C) and target class ids (B, C) -> (), or (B,) with reduction='none'. In each row, the ids before
+        the first -1 are the target classes, and later ids are ignored. The batch dimension B is optional.
 
     Example:
         >>> import jax.numpy as jnp

@@ -13,7 +13,7 @@ class L1Loss(Loss):
 
     Args:
         size_average, reduce: deprecated; use `reduction`.
-        reduction: 'mean', 'sum' or 'none'. 'mean' divides by the number of elements.
+        reduction: 'mean', 'sum' or 'none'. 'mean' divides the sum of the losses by the number of elements.
 
     Call: input (*) and target (*) -> (), or (*) with reduction='none'.
 
@@ -35,7 +35,7 @@ class MSELoss(Loss):
 
     Args:
         size_average, reduce: deprecated; use `reduction`.
-        reduction: 'mean', 'sum' or 'none'. 'mean' divides by the number of elements.
+        reduction: 'mean', 'sum' or 'none'. 'mean' divides the sum of the losses by the number of elements.
 
     Call: input (*) and target (*) -> (), or (*) with reduction='none'.
 
@@ -55,7 +55,7 @@ class MSELoss(Loss):
 class SmoothL1Loss(Loss):
     """Squared error for small differences and absolute error for large ones.
 
-    The loss is `(input - target)² / 2β` where `|input - target| < β`, and `|input - target| - β/2` elsewhere.
+    The loss is `(input - target)² / (2β)` if `|input - target| < β`, and `|input - target| - β/2` otherwise.
 
     Args:
         size_average, reduce: deprecated; use `reduction`.
@@ -90,7 +90,7 @@ class SmoothL1Loss(Loss):
 class HuberLoss(Loss):
     """Huber loss, a squared error for small differences and a linear error for large ones.
 
-    The loss is `(input - target)² / 2` where `|input - target| ≤ δ`, and `δ (|input - target| - δ/2)` elsewhere.
+    The loss is `(input - target)² / 2` if `|input - target| ≤ δ`, and `δ (|input - target| - δ/2)` otherwise.
 
     Args:
         reduction: 'mean', 'sum' or 'none'.
@@ -118,12 +118,14 @@ class HuberLoss(Loss):
 
 
 class KLDivLoss(Loss):
-    """Kullback-Leibler divergence with the terms `target · (log target - input)`. The input holds log-probabilities.
+    """Kullback-Leibler divergence, which computes `target · (log target - input)` for each element. The input holds
+    log-probabilities.
 
     Args:
         size_average, reduce: deprecated; use `reduction`.
-        reduction: 'batchmean', 'mean', 'sum' or 'none'. 'batchmean' gives the divergence. 'mean' averages over all
-            elements, which is not the divergence, and emits a warning.
+        reduction: 'batchmean', 'mean', 'sum' or 'none'. 'batchmean' divides the sum by the batch size, which gives the
+            mean divergence of an example. 'mean' divides the sum by the number of elements, which does not give a
+            divergence, and emits a warning.
         log_target: if True, the target holds log-probabilities too.
 
     Call: input (*) and target (*) -> (), or (*) with reduction='none'.
@@ -155,12 +157,12 @@ class KLDivLoss(Loss):
 
 
 class PoissonNLLLoss(Loss):
-    """Negative log-likelihood `exp(input) - target · input` of a Poisson distribution, without its constant term.
+    """Negative log-likelihood `exp(input) - target · input` of a Poisson distribution, without the term `log(target!)`.
 
     Args:
-        log_input: if True, the input holds logarithms of rates. If False, the input holds rates and the loss is `input
-            - target · log(input + eps)`.
-        full: if True, add Stirling's approximation of the constant term.
+        log_input: if True, the input holds the logarithms of the Poisson rates. If False, the input holds the rates,
+            and the loss is `input - target · log(input + eps)`.
+        full: if True, add Stirling's approximation of `log(target!)` for targets above 1.
         size_average: deprecated; use `reduction`.
         eps: small constant that keeps `log(input + eps)` finite at an input of 0.
         reduce: deprecated; use `reduction`.
@@ -198,10 +200,10 @@ class PoissonNLLLoss(Loss):
 class GaussianNLLLoss(Loss):
     """Negative log-likelihood of a normal distribution.
 
-    The loss is `(log var + (input - target)² / var) / 2`, without the constant term.
+    The loss is `(log var + (input - target)² / var) / 2`, without the constant `log(2π) / 2`.
 
     Args:
-        full: if True, add the constant term.
+        full: if True, add the constant `log(2π) / 2`.
         eps: lower bound on the variance.
         reduction: 'mean', 'sum' or 'none'.
 

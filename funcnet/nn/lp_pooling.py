@@ -35,7 +35,7 @@ class _LPPool(Module):
 
 
 class LPPool1d(_LPPool):
-    """Power-average pooling ``(Σ x^p)^(1/p)`` over each window. The formula uses x, not |x|, so p = 1 gives the sum.
+    """Power-average pooling ``(Σ x^p)^(1/p)`` over each window. The formula raises x itself, not |x|, to the power p.
 
     Args:
         norm_type: the exponent p.
@@ -61,8 +61,8 @@ class LPPool2d(_LPPool):
     """Power-average pooling ``(Σ x^p)^(1/p)`` over each window of two dimensions.
 
     Args:
-        norm_type, kernel_size, stride, ceil_mode: as in `LPPool1d`. Each size is one int for both dimensions, or
-            (height, width).
+        norm_type, kernel_size, stride, ceil_mode: as in `LPPool1d`. kernel_size and stride are one int for both
+            dimensions, or (height, width).
 
     Call: (B, C, H, W) -> (B, C, H', W').
 
@@ -82,8 +82,8 @@ class LPPool3d(_LPPool):
     """Power-average pooling ``(Σ x^p)^(1/p)`` over each window of three dimensions.
 
     Args:
-        norm_type, kernel_size, stride, ceil_mode: as in `LPPool1d`. Each size is one int for all dimensions, or (depth,
-            height, width).
+        norm_type, kernel_size, stride, ceil_mode: as in `LPPool1d`. kernel_size and stride are one int for all
+            dimensions, or (depth, height, width).
 
     Call: (B, C, D, H, W) -> (B, C, D', H', W').
 

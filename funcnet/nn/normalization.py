@@ -22,8 +22,8 @@ class LayerNorm(Module):
     """Normalises each example over its last dimensions: ``y = (x - mean) / sqrt(var + eps) · weight + bias``.
 
     Args:
-        normalized_shape: sizes of the last dimensions, which are normalised over. An int normalises over the last
-            dimension only.
+        normalized_shape: sizes of the last dimensions, over which the layer normalises. An int n means (n,), the size
+            of the last dimension.
         eps: constant added to the (biased) variance. BERT uses 1e-12.
         elementwise_affine: if True, the layer has a learnable weight and bias.
         bias: if False, the layer has no bias.
@@ -74,7 +74,8 @@ class LayerNorm(Module):
 
 
 class GroupNorm(Module):
-    """Normalises each example over groups of channels, taking all positions of a group together.
+    """Normalises each group of channels of each example, with the mean and the variance over all channels and positions
+    of the group.
 
     Args:
         num_groups: number of groups that the channels are split into.
@@ -136,10 +137,10 @@ class RMSNorm(Module):
     """Divides each example by its root mean square: ``y = x / sqrt(mean(x²) + eps) · weight``.
 
     Args:
-        normalized_shape: sizes of the last dimensions, which are averaged over. An int averages over the last dimension
-            only.
-        eps: constant added to the mean square. With eps=None, eps is the machine epsilon of the dtype in which the
-            layer computes; for bfloat16 inputs, this is float32.
+        normalized_shape: sizes of the last dimensions, over which the mean is taken. An int n means (n,), the size of
+            the last dimension.
+        eps: constant added to the mean square. None means the machine epsilon of the dtype in which the layer computes.
+            The layer computes in float32 for bfloat16 inputs.
         elementwise_affine: if True, the layer has a learnable weight.
         dtype: dtype of the parameters, float32 by default.
 
@@ -186,14 +187,14 @@ class RMSNorm(Module):
 class LocalResponseNorm(Module):
     """Divides each channel by a function of its neighbours: ``y = x / (k + alpha · mean(x²))^beta``.
 
-    The mean is taken over `size` neighbouring channels, starting `size // 2` channels before the current one. Channels
-    outside the input count as zeros.
+    The mean is taken over `size` neighbouring channels, starting `size // 2` channels before the current one.
+    Neighbours before the first channel and after the last channel count as zeros.
 
     Args:
         size: number of neighbouring channels.
         alpha, beta, k: constants of the formula.
 
-    Call: (B, C, *S) -> the same shape and dtype. At least one spatial dimension S is required.
+    Call: (B, C, *S) -> the same shape and dtype. The input must have at least one spatial dimension.
 
     Example:
         >>> import jax.numpy as jnp
@@ -216,14 +217,16 @@ class LocalResponseNorm(Module):
 
 
 class CrossMapLRN2d(Module):
-    """Local response normalisation of images, as in torch's legacy class. `cross_map_lrn` defines the exact sum.
+    """Local response normalisation of images, as in torch's older class of this name. The docstring of
+    `funcnet.functional.normalization.cross_map_lrn` gives the formula.
 
     Args:
         size, alpha, beta, k: as in `LocalResponseNorm`.
 
     Call: (B, C, H, W) -> the same shape and dtype.
 
-    Differs from torch: the gradient is the exact derivative of the output, unlike torch's gradient.
+    Differs from torch: the gradient is the exact derivative of the output. The gradient of torch's CrossMapLRN2d is not
+        exact.
 
     Example:
         >>> import jax.numpy as jnp

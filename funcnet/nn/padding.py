@@ -207,8 +207,8 @@ class ReflectionPad1d(_ReflectionPad):
     """Pads the input with its reflection, without repeating the edge values.
 
     Args:
-        padding: one int for both sides, or (left, right). The padding must be less than the size of the dimension.
-            Negative padding crops the input.
+        padding: one int for both sides, or (left, right). The padding on each side must be less than the size of the
+            padded dimension. Negative padding crops the input.
 
     Call: (B, C, L) -> (B, C, L').
 
@@ -228,8 +228,8 @@ class ReflectionPad2d(_ReflectionPad):
     """Pads the input with its reflection, without repeating the edge values.
 
     Args:
-        padding: one int for all sides, or (left, right, top, bottom). The padding must be less than the size of the
-            dimension. Negative padding crops the input.
+        padding: one int for all sides, or (left, right, top, bottom). The padding on each side must be less than the
+            size of the padded dimension. Negative padding crops the input.
 
     Call: (B, C, H, W) -> (B, C, H', W').
 
@@ -249,8 +249,8 @@ class ReflectionPad3d(_ReflectionPad):
     """Pads the input with its reflection, without repeating the edge values.
 
     Args:
-        padding: one int for all sides, or (left, right, top, bottom, front, back). The padding must be less than the
-            size of the dimension. Negative padding crops the input.
+        padding: one int for all sides, or (left, right, top, bottom, front, back). The padding on each side must be
+            less than the size of the padded dimension. Negative padding crops the input.
 
     Call: (B, C, D, H, W) -> (B, C, D', H', W').
 
@@ -331,11 +331,11 @@ class ReplicationPad3d(_ReplicationPad):
 
 
 class CircularPad1d(_CircularPad):
-    """Pads the input with the values at its opposite end.
+    """Pads each end of the input with values from the opposite end.
 
     Args:
-        padding: one int for both sides, or (left, right). The padding must be at most the size of the dimension.
-            Negative padding crops the input.
+        padding: one int for both sides, or (left, right). The padding on each side must be at most the size of the
+            padded dimension. Negative padding crops the input.
 
     Call: (B, C, L) -> (B, C, L').
 
@@ -352,11 +352,11 @@ class CircularPad1d(_CircularPad):
 
 
 class CircularPad2d(_CircularPad):
-    """Pads the input with the values at its opposite end.
+    """Pads each end of the input with values from the opposite end.
 
     Args:
-        padding: one int for all sides, or (left, right, top, bottom). The padding must be at most the size of the
-            dimension. Negative padding crops the input.
+        padding: one int for all sides, or (left, right, top, bottom). The padding on each side must be at most the size
+            of the padded dimension. Negative padding crops the input.
 
     Call: (B, C, H, W) -> (B, C, H', W').
 
@@ -373,11 +373,11 @@ class CircularPad2d(_CircularPad):
 
 
 class CircularPad3d(_CircularPad):
-    """Pads the input with the values at its opposite end.
+    """Pads each end of the input with values from the opposite end.
 
     Args:
-        padding: one int for all sides, or (left, right, top, bottom, front, back). The padding must be at most the size
-            of the dimension. Negative padding crops the input.
+        padding: one int for all sides, or (left, right, top, bottom, front, back). The padding on each side must be at
+            most the size of the padded dimension. Negative padding crops the input.
 
     Call: (B, C, D, H, W) -> (B, C, D', H', W').
 

@@ -1,7 +1,7 @@
 """ParameterList and ParameterDict, as in torch/nn/modules/container.py.
 
-ParameterList holds parameters by position, and ParameterDict holds them by key. An array becomes a parameter that
-starts from the array. All other values are stored unchanged.
+ParameterList stores parameters by position, and ParameterDict stores them by key. Both containers turn an array into a
+Parameter with this array as its initial value, and store all other values unchanged.
 """
 
 import operator
@@ -19,7 +19,7 @@ from funcnet.nn.core.parts import frame_of
 
 __all__ = ["ParameterDict", "ParameterList"]
 
-# torch's tensor types, which it shows for the parameters of a ParameterDict
+# names of tensor types that torch shows for the parameters of a ParameterDict
 _TENSORS = {
     "float16": "HalfTensor",
     "bfloat16": "BFloat16Tensor",
@@ -37,13 +37,13 @@ _TENSORS = {
 
 
 class _Holder(Module):
-    """Base class of both containers, which registers those of its values that are parameters."""
+    """Base class of ParameterList and ParameterDict, which registers arrays and Parameters as parameters."""
 
     def _put(self, name: str, value: Any) -> None:
         if isinstance(value, jax.Array | np.ndarray):
             value = Parameter(value)
         if hasattr(type(self), name):
-            raise KeyError(f"{type(self).__name__}: the attribute {name!r} is taken. Choose another key.")
+            raise KeyError(f"{type(self).__name__}: the key {name!r} is an attribute of the class. Choose another key.")
         if isinstance(value, Parameter) and not hasattr(self, name):
             self.register_parameter(name, value)
         else:
@@ -58,7 +58,7 @@ class _Holder(Module):
         )
 
     def _rows(self, entries: Iterable[tuple[Any, Any]], tensors: Mapping[str, str] | None = None) -> str:
-        """Return the `extra_repr` of the entries, one line per entry, in torch's format."""
+        """Return the text of `extra_repr` in torch's format, with one line for each entry of the container."""
         rows = []
         for key, value in entries:
             if isinstance(value, Parameter | jax.Array):
@@ -77,7 +77,7 @@ class ParameterList(_Holder):
     Args:
         values: parameters, arrays or other values. Arrays become parameters, and other values are stored unchanged.
 
-    Inside forward, the entries are arrays and a slice is a plain list of arrays.
+    Inside forward, the entries of a ParameterList are arrays, and a slice of a ParameterList is a plain list of arrays.
 
     Example:
         >>> import jax
@@ -153,7 +153,7 @@ class ParameterDict(_Holder):
         parameters: a mapping, another ParameterDict, or an iterable of (key, value) pairs. The keys of a plain dict are
             sorted, as in torch. The keys of an OrderedDict keep their order.
 
-    Inside forward, the values are arrays and a copy is a plain dict of arrays.
+    Inside forward, the values of a ParameterDict are arrays, and `copy()` returns a plain dict of arrays.
 
     Example:
         >>> import jax
@@ -215,7 +215,7 @@ class ParameterDict(_Holder):
         return dict(self.items()).get(key, default)
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """Return the value of `key`, after setting it to `default` if the key is missing."""
+        """Set `key` to `default` if the key is missing. Return the value of `key`."""
         if key not in self:
             self[key] = default
         return self[key]
@@ -239,7 +239,7 @@ class ParameterDict(_Holder):
             del self[key]
 
     def copy(self) -> Any:
-        """Return another ParameterDict with the same parameters. Inside forward, return a plain dict."""
+        """Return a new ParameterDict with the same parameters. Inside forward, return a plain dict."""
         return dict(self.items()) if frame_of(self) is not None else ParameterDict(self)
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> "ParameterDict":

@@ -1,4 +1,7 @@
-"""PixelShuffle and PixelUnshuffle, as in torch/nn/modules/pixelshuffle.py."""
+"""PixelShuffle and PixelUnshuffle, as in torch/nn/modules/pixelshuffle.py.
+
+Letters: `C channels, H height, W width`.
+"""
 
 import jax
 
@@ -9,7 +12,7 @@ __all__ = ["PixelShuffle", "PixelUnshuffle"]
 
 
 class PixelShuffle(Module):
-    """Rearranges every r² channels into blocks of r × r pixels.
+    """Rearranges the values of every r² channels into blocks of r × r pixels of one channel.
 
     Args:
         upscale_factor: factor r by which height and width grow.
@@ -37,7 +40,7 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """Rearranges blocks of r × r pixels into r² channels each, which is the inverse of `PixelShuffle`.
+    """Rearranges each channel's blocks of r × r pixels into r² channels. This is the inverse of `PixelShuffle`.
 
     Args:
         downscale_factor: factor r by which height and width shrink.

@@ -51,15 +51,15 @@ class MaxPool1d(_MaxPool):
     Args:
         kernel_size: size of the window.
         stride: step between windows, the kernel size by default.
-        padding: number of -inf entries added on both sides, at most half the kernel size.
+        padding: number of -inf entries added on each side, at most half the kernel size.
         dilation: step between the elements of a window.
-        return_indices: if True, also return the indices of the maxima, as `MaxUnpool1d` needs them.
+        return_indices: if True, also return the indices of the maxima, in the form that `MaxUnpool1d` expects.
         ceil_mode: if True, the last window may extend past the end of the input.
 
-    Call: (B, C, L) -> (B, C, L'). With return_indices, the result is the maxima and their indices, both (B, C, L'). In
-        two and three dimensions, the indices refer to the flattened spatial dimensions.
+    Call: (B, C, L) -> (B, C, L'). With return_indices, the result is a tuple (maxima, indices) of two arrays of
+        this shape. The indices of MaxPool2d and MaxPool3d refer to the flattened spatial dimensions.
 
-    Differs from torch: the indices are int32 unless JAX's x64 mode is enabled.
+    Differs from torch: the indices are int32, not int64, unless JAX's x64 mode is enabled.
 
     Example:
         >>> import jax.numpy as jnp
@@ -74,11 +74,12 @@ class MaxPool1d(_MaxPool):
 
 
 class MaxPool2d(_MaxPool):
-    """Max pooling, which takes the largest element of each window. The gradient goes to the first of equal elements.
+    """Max pooling, which takes the largest element of each window. If several elements are equally large, the first one
+    gets the gradient.
 
     Args:
-        kernel_size, stride, padding, dilation, return_indices, ceil_mode: as in `MaxPool1d`. Each size is one int for
-            both dimensions, or (height, width).
+        kernel_size, stride, padding, dilation, return_indices, ceil_mode: as in `MaxPool1d`. kernel_size, stride,
+            padding and dilation are one int for both dimensions, or (height, width).
 
     Call: (B, C, H, W) -> (B, C, H', W').
 
@@ -95,11 +96,12 @@ class MaxPool2d(_MaxPool):
 
 
 class MaxPool3d(_MaxPool):
-    """Max pooling, which takes the largest element of each window. The gradient goes to the first of equal elements.
+    """Max pooling, which takes the largest element of each window. If several elements are equally large, the first one
+    gets the gradient.
 
     Args:
-        kernel_size, stride, padding, dilation, return_indices, ceil_mode: as in `MaxPool1d`. Each size is one int for
-            all dimensions, or (depth, height, width).
+        kernel_size, stride, padding, dilation, return_indices, ceil_mode: as in `MaxPool1d`. kernel_size, stride,
+            padding and dilation are one int for all dimensions, or (depth, height, width).
 
     Call: (B, C, D, H, W) -> (B, C, D', H', W').
 
@@ -126,9 +128,9 @@ class AvgPool1d(_AvgPool):
     Args:
         kernel_size: size of the window.
         stride: step between windows, the kernel size by default.
-        padding: number of zeros added on both sides, at most half the kernel size.
+        padding: number of zeros added on each side, at most half the kernel size.
         ceil_mode: if True, the last window may extend past the end of the input.
-        count_include_pad: if True, the padding is included in the divisor.
+        count_include_pad: if True, the divisor of each mean counts the padding in the window too.
 
     Call: (B, C, L) -> (B, C, L').
 
@@ -192,9 +194,9 @@ class AvgPool2d(_AvgPoolDivided):
     """Average pooling, which takes the mean of each window.
 
     Args:
-        kernel_size, stride, padding, ceil_mode, count_include_pad: as in `AvgPool1d`. Each size is one int for both
-            dimensions, or (height, width).
-        divisor_override: divisor that replaces the size of the window.
+        kernel_size, stride, padding, ceil_mode, count_include_pad: as in `AvgPool1d`. kernel_size, stride and padding
+            are one int for both dimensions, or (height, width).
+        divisor_override: divisor of each mean, in place of the size of the window.
 
     Call: (B, C, H, W) -> (B, C, H', W').
 
@@ -214,9 +216,9 @@ class AvgPool3d(_AvgPoolDivided):
     """Average pooling, which takes the mean of each window.
 
     Args:
-        kernel_size, stride, padding, ceil_mode, count_include_pad: as in `AvgPool1d`. Each size is one int for all
-            dimensions, or (depth, height, width).
-        divisor_override: divisor that replaces the size of the window.
+        kernel_size, stride, padding, ceil_mode, count_include_pad: as in `AvgPool1d`. kernel_size, stride and padding
+            are one int for all dimensions, or (depth, height, width).
+        divisor_override: divisor of each mean, in place of the size of the window.
 
     Call: (B, C, D, H, W) -> (B, C, D', H', W').
 

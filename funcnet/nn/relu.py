@@ -1,4 +1,7 @@
-"""ReLU and its variants, as in torch/nn/modules/activation.py. The functions are in `functional/relu.py`."""
+"""ReLU and its variants, as in torch/nn/modules/activation.py.
+
+The functions of `functional/relu.py` compute these activations. (*) means any shape.
+"""
 
 from typing import Any
 
@@ -38,7 +41,7 @@ class Threshold(InPlace):
     """Keeps each element above the threshold and replaces all others by `value`.
 
     Args:
-        threshold: elements must be greater than this to be kept.
+        threshold: elements greater than this number are kept.
         value: replacement for all other elements.
         inplace: accepted for compatibility with torch, but without effect, because arrays are immutable.
 
@@ -69,7 +72,7 @@ class LeakyReLU(InPlace):
     """Keeps positive elements and multiplies all others by `negative_slope`.
 
     Args:
-        negative_slope: slope for elements that are not positive; any number is allowed.
+        negative_slope: slope for elements that are not positive, any number.
         inplace: accepted for compatibility with torch, but without effect, because arrays are immutable.
 
     Call: (*) -> (*).
@@ -95,7 +98,9 @@ class LeakyReLU(InPlace):
 
 
 class PReLU(Module):
-    """Keeps positive elements and multiplies all others by a learnable slope, shared or one per channel.
+    """Keeps positive elements and multiplies all others by a learnable slope.
+
+    Either all channels share one slope, or each channel has its own slope.
 
     Args:
         num_parameters: number of slopes, either 1 or the number of channels (dimension 1).
@@ -173,7 +178,7 @@ class ELU(InPlace):
     """Keeps positive elements and replaces any other x by `alpha · (exp(x) - 1)`.
 
     Args:
-        alpha: scale of the negative part, whose limit is -alpha.
+        alpha: scale of the negative part, which tends to -alpha for x → -∞.
         inplace: accepted for compatibility with torch, but without effect, because arrays are immutable.
 
     Call: (*) -> (*).
@@ -202,7 +207,7 @@ class CELU(InPlace):
     """Applies `max(x, 0) + min(0, alpha · (exp(x / alpha) - 1))` element-wise.
 
     Args:
-        alpha: nonzero scale of the negative part, whose limit is -alpha.
+        alpha: nonzero scale of the negative part, which tends to -alpha for x → -∞ if alpha is positive.
         inplace: accepted for compatibility with torch, but without effect, because arrays are immutable.
 
     Call: (*) -> (*).
@@ -228,7 +233,8 @@ class CELU(InPlace):
 
 
 class SELU(InPlace):
-    """Applies 1.0507 · ELU with alpha = 1.6733, which keeps mean 0 and variance 1 from layer to layer.
+    """Applies `1.0507 · ELU(x)` with alpha = 1.6733. These constants keep the mean 0 and the variance 1 of activations
+    from layer to layer.
 
     Args:
         inplace: accepted for compatibility with torch, but without effect, because arrays are immutable.

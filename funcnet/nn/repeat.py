@@ -1,6 +1,7 @@
-"""Deep stacks: `Repeat` runs n layers of the same kind in sequence, in a Python loop or in a `lax.scan`.
+"""The module `Repeat`, which runs n layers of the same kind in sequence, in a Python loop or in a `lax.scan`.
 
-Each layer runs as a pure function, so buffers, dropout and captured values are correct inside any transformation.
+Each layer runs as a pure function. Buffer updates, dropout keys and captured values are therefore correct inside
+`lax.scan` and other JAX transformations.
 """
 
 import copy
@@ -21,20 +22,20 @@ __all__ = ["Repeat"]
 
 
 class Repeat(Numbered):
-    """A sequence of n layers of the same kind, each with its own initial values.
+    """A sequence of n layers of the same kind, each with parameters and initial values of its own.
 
-    In ``forward(x, *args, **kwargs)``, the first argument of each layer is the output of the previous layer. All layers
-    receive the same further arguments.
+    ``forward(x, *args, **kwargs)`` passes x to the first layer, and the output of each layer to the next layer. All
+    layers receive the same `args` and `kwargs`.
 
     Args:
         layer: the description to repeat. Every layer is a deep copy of this description.
         n: number of layers.
-        scan: if False, run the layers in a Python loop, which gives the fastest steps, and store their leaves under
-            "0", "1", …. If True, stack the leaves under "*" and run the layers with `lax.scan`, so that compile time
-            does not grow with n.
+        scan: if False, run the layers in a Python loop, and store the params and state of the layers under "0", "1", ….
+            The loop gives the fastest training steps. If True, run the layers with `lax.scan`, and store the params and
+            state of all layers under "*", as stacked arrays. With `lax.scan`, the compile time does not grow with n.
 
-    Differs from torch: torch uses a ModuleList and a loop instead. Both values of `scan` give the same initial values,
-        the same dropout masks and the same state_dict, whose keys begin with "0.", "1.", ….
+    Differs from torch: torch has no Repeat, and its models loop over a ModuleList instead. Both values of `scan` give
+        the same initial values, the same dropout masks and the same state_dict, whose keys begin with "0.", "1.", ….
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -70,7 +71,7 @@ class Repeat(Numbered):
         return self.n
 
     def require_singles(self) -> None:
-        """Raise ValueError if the layers are stacked, because they then share one description."""
+        """Raise ValueError if the layers are stacked (`scan=True`), because stacked layers share one description."""
         if self.scan:
             raise ValueError(
                 "Repeat: the layers of a stacked Repeat share one description and cannot be selected, iterated over "
@@ -95,7 +96,9 @@ class Repeat(Numbered):
         return x
 
     def _keys(self) -> jax.Array:
-        """Return a key per layer from its name and run count, so that a slice draws the same keys as the full stack."""
+        """Return a random key for each layer, derived from the name of the layer and the number of its earlier runs.
+        The key of a layer is the same if only a slice of the Repeat runs.
+        """
         frame = frame_of(self)
         frame.same_trace("randomness")
         if self.scan:
@@ -130,7 +133,9 @@ class Repeat(Numbered):
 
 
 def _as_it_varies(run: Callable[[Any], Any], x: Any) -> Any:
-    """Mark `x` as varying over the mesh wherever `run(run(…x))` varies, so that a scan's carry keeps its type."""
+    """Return `x`, marked as varying over each mesh axis over which the output of repeated runs varies. The carry of the
+    `lax.scan` then has the same type in every step.
+    """
     while True:
         out = jax.eval_shape(run, x)
         if _structure(out) != _structure(x):
@@ -141,7 +146,9 @@ def _as_it_varies(run: Callable[[Any], Any], x: Any) -> Any:
 
 
 def _same_form(frame: Frame, given: Any, out: Any) -> None:
-    """Raise ValueError if a layer's output does not fit the next layer, which runs the same program."""
+    """Raise ValueError if the output `out` of a layer differs from its input `given` in structure, shape, dtype or
+    varying mesh axes. The next layer of a `lax.scan` needs an input of the same form.
+    """
     pairs = zip(jax.tree.leaves(given), jax.tree.leaves(out), strict=False)
     alike = all(jax.typeof(a).weak_type or str(jax.typeof(a)) == str(jax.typeof(b)) for a, b in pairs)
     if _structure(given) != _structure(out) or not alike:

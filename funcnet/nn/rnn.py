@@ -1,7 +1,8 @@
-"""Recurrent layers, as in torch/nn/modules/rnn.py. The cells are in `rnn_cells.py`.
+"""Recurrent layers, as in torch/nn/modules/rnn.py. The recurrent cells, which compute a single step, are in
+`rnn_cells.py`.
 
 Letters: `B batch, T time, I input_size, H hidden_size, P size of h (proj_size, or H without a projection), D number of
-directions (1 or 2), L num_layers, G number of gates · H`. The batch dimension B is optional.
+directions (1 or 2), L num_layers`. The batch dimension B is optional.
 """
 
 import math
@@ -72,7 +73,7 @@ class RNNBase(Module):
         return 2 if self.bidirectional else 1
 
     def _names(self) -> list[list[str]]:
-        """Return torch's parameter names for each layer and direction, in the order that `F.lstm` expects."""
+        """Return a list of torch's parameter names for each layer and direction, in the order that `F.lstm` expects."""
         kinds = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if self.bias else [])]
         kinds += ["weight_hr"] if self.proj_size else []
         suffixes = ["", "_reverse"][: self._directions]
@@ -80,11 +81,15 @@ class RNNBase(Module):
 
     @property
     def all_weights(self) -> list[list[Any]]:
-        """The parameters of each layer and direction, which are arrays inside forward and descriptions elsewhere."""
+        """One list of parameters for each layer and direction. The parameters are arrays inside forward, and
+        descriptions elsewhere.
+        """
         return [[getattr(self, name) for name in names] for names in self._names()]
 
     def flatten_parameters(self) -> None:
-        """Do nothing. In torch, this method moves the weights into one block for cuDNN, but XLA places them itself."""
+        """Do nothing. In torch, `flatten_parameters` moves the weights into one block of memory for cuDNN. XLA does not
+        need this.
+        """
 
     def reset_parameters(self) -> None:
         bound = 1 / math.sqrt(self.hidden_size)
@@ -92,7 +97,7 @@ class RNNBase(Module):
             init.uniform_(parameter, -bound, bound)
 
     def _recur(self, input: Any, hx: list[Any] | None, lengths: Any) -> tuple[Any, list[jax.Array]]:
-        """Return (output, last states) for a packed, padded or unbatched input."""
+        """Run all layers on a packed, padded or unbatched input, and return (output, last states)."""
         where = type(self).__name__
         if isinstance(input, PackedSequence):
             return self._recur_packed(where, input, hx, lengths)
@@ -169,8 +174,8 @@ class LSTM(RNNBase):
     """Long short-term memory (LSTM) layers over a sequence.
 
     Each step computes `i, f, g, o = x_t W_ihᵀ + b_ih + h_{t-1} W_hhᵀ + b_hh`, `c_t = σ(f) c_{t-1} + σ(i) tanh(g)` and
-    `h_t = σ(o) tanh(c_t)`. With proj_size, h_t is also multiplied by `W_hrᵀ`. The input of each further layer is the h
-    of the previous layer.
+    `h_t = σ(o) tanh(c_t)`. With proj_size > 0, h_t is also multiplied by `W_hrᵀ`. The input x_t of each layer after the
+    first is the h_t of the previous layer.
 
     Args:
         input_size: size of x_t.
@@ -185,19 +190,21 @@ class LSTM(RNNBase):
         dtype: dtype of the parameters, float32 by default.
 
     Params: weight_ih_l0 (4 · H, I), weight_hh_l0 (4 · H, P), bias_ih_l0 and bias_hh_l0 (4 · H,), and with proj_size
-        weight_hr_l0 (P, H). The parameters with the suffix _reverse come next, then those of layer l1, with D · P in
-        place of I. All parameters are initialised from U(±1/√hidden_size).
+        weight_hr_l0 (P, H). With bidirectional, parameters of the same shapes with the suffix _reverse come next. The
+        parameters of the other layers end in _l1, _l2, …, with D · P in place of I in the shapes. All parameters are
+        initialised from U(±1/√hidden_size).
     Call: input, hx=None, *, lengths=None -> output, (h_n, c_n).
-        input: (T, B, I), or (B, T, I) with batch_first, or (T, I) without a batch, or a PackedSequence
+        input: (T, B, I), (B, T, I) with batch_first, (T, I) without a batch, or a PackedSequence
             (`nn.utils.rnn`).
-        hx: (h_0 (L · D, B, P), c_0 (L · D, B, H)), zeros by default. For a packed batch, the states are in the original
-            order of the sequences.
-        lengths: (B,) integers from 0 to T (one number without a batch), the number of valid steps of each padded
-            sequence. The lengths may be traced, so that batches of any lengths share one compiled program. A packed
-            batch, in contrast, is compiled again for each set of lengths. The reverse direction starts at the last
-            valid step of each sequence. The padding does not affect h_n and c_n, and the output at padded steps is 0.
-            The result is the same as for a packed batch.
-        output: (T, B, D · P), in the layout of the input.
+        hx: (h_0 (L · D, B, P), c_0 (L · D, B, H)), zeros by default. For a PackedSequence, the states are in the order
+            that the sequences had before packing.
+        lengths: (B,) integers from 0 to T, the number of valid steps of each padded sequence. Without a batch,
+            `lengths` is one number. Under `jit`, the lengths may be traced, so that batches of any lengths share one
+            compiled program. For a PackedSequence, in contrast, `jit` compiles once for each set of lengths. The
+            reverse direction starts at the last valid step of each sequence. The padding does not affect h_n and c_n,
+            and the output at padded steps is 0. The result is the same as for a PackedSequence of the sequences without
+            padding.
+        output: the h_t of the last layer, (T, B, D · P), in the same layout as the input.
         h_n, c_n: final states, with the shapes of hx.
 
     Raises:
@@ -205,7 +212,8 @@ class LSTM(RNNBase):
         TypeError: if a setting has the wrong type, if the inputs are not floating-point, if their dtypes differ, or if
             hx is not a pair.
 
-    Differs from torch: torch has no `lengths`. The types of all sizes are checked here, including that of `proj_size`.
+    Differs from torch: torch has no `lengths`. Unlike torch, the constructor checks the types of all sizes, including
+        that of `proj_size`.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -251,7 +259,8 @@ class GRU(_OneState):
     """Gated recurrent unit (GRU) layers over a sequence.
 
     Each step computes `r, z = σ(x_t W_ihᵀ + b_ih + h_{t-1} W_hhᵀ + b_hh)`,
-    `n = tanh(x_t W_inᵀ + b_in + r (h_{t-1} W_hnᵀ + b_hn))` and `h_t = (1 - z) n + z h_{t-1}`.
+    `n = tanh(x_t W_inᵀ + b_in + r (h_{t-1} W_hnᵀ + b_hn))` and `h_t = (1 - z) n + z h_{t-1}`. W_in, b_in, W_hn and b_hn
+    are the last H rows of weight_ih_l0, bias_ih_l0, weight_hh_l0 and bias_hh_l0 (here of the first layer).
 
     Args:
         input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, dtype: as in `LSTM`.
@@ -349,7 +358,7 @@ def _no_projection(where: str, proj_size: Any) -> None:
 
 
 def _check_settings(where: str, given: dict[str, Any]) -> None:
-    """Check the settings as torch's constructor does, in the same order."""
+    """Check the settings of a recurrent layer in the same order as torch's constructor."""
     dropout, num_layers = given["dropout"], given["num_layers"]
     if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= dropout <= 1:  # type: ignore[operator]
         raise ValueError(f"{where}: dropout is not a probability; expected a number from 0 to 1, got {dropout!r}.")

@@ -52,7 +52,7 @@ class RNNCellBase(Module):
             init.uniform_(parameter, -bound, bound)
 
     def _step(self, cell: Any, input: Any, hx: list[Any] | None) -> list[jax.Array]:
-        """Return the new states for a batch or a single input."""
+        """Run `cell` for one step on a batch or on a single input, and return the list of new states."""
         where = type(self).__name__
         input = checks.floating(where, "input", input)
         for name, array in {"input": input, **{f"hx[{i}]": h for i, h in enumerate(hx or ())}}.items():
@@ -90,12 +90,13 @@ class RNNCell(RNNCellBase):
         nonlinearity: the activation function act, 'tanh' or 'relu'.
         dtype: dtype of the parameters, float32 by default.
 
-    Params: as in `RNNCellBase`, with one gate.
+    Params: as in `RNNCellBase`, with num_chunks=1.
     Call: input (B, I), and hx (B, H) or None for zeros -> new state (B, H). Without a batch, B is omitted from all
         shapes.
 
     Raises:
-        ValueError: if the shapes do not fit, or if the nonlinearity is unknown, which is checked in the call.
+        ValueError: if the shapes do not fit, or the nonlinearity is unknown. The shapes and the nonlinearity are
+            checked when the cell is called.
         TypeError: if the inputs are not floating-point, or their dtypes differ.
 
     Example:
@@ -134,7 +135,7 @@ class LSTMCell(RNNCellBase):
         bias: if True, the cell has the biases b_ih and b_hh.
         dtype: dtype of the parameters, float32 by default.
 
-    Params: as in `RNNCellBase`, with four gates.
+    Params: as in `RNNCellBase`, with num_chunks=4.
     Call: input (B, I), and hx = (h, c), each (B, H), or None for zeros -> (h', c'). Without a batch, B is omitted from
         all shapes.
 
@@ -166,7 +167,7 @@ class GRUCell(RNNCellBase):
     """One step of a gated recurrent unit (GRU).
 
     The cell computes `r, z = σ(x W_ihᵀ + b_ih + h W_hhᵀ + b_hh)`, `n = tanh(x W_inᵀ + b_in + r (h W_hnᵀ + b_hn))` and
-    `h' = (1 - z) n + z h`.
+    `h' = (1 - z) n + z h`. W_in, b_in, W_hn and b_hn are the last H rows of weight_ih, bias_ih, weight_hh and bias_hh.
 
     Args:
         input_size: size of x.
@@ -174,7 +175,7 @@ class GRUCell(RNNCellBase):
         bias: if True, the cell has the biases b_ih and b_hh.
         dtype: dtype of the parameters, float32 by default.
 
-    Params: as in `RNNCellBase`, with three gates.
+    Params: as in `RNNCellBase`, with num_chunks=3.
     Call: input (B, I), and hx (B, H) or None for zeros -> new state (B, H). Without a batch, B is omitted from all
         shapes.
 

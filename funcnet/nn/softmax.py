@@ -1,4 +1,4 @@
-"""Softmax and related functions as modules, as in torch/nn/modules/activation.py."""
+"""Softmax and related functions as modules, as in torch/nn/modules/activation.py. (*) means any shape."""
 
 import jax
 

@@ -15,7 +15,7 @@ __all__ = ["Embedding", "EmbeddingBag"]
 
 
 class Embedding(Module):
-    """Looks up the rows of a table by their ids.
+    """Returns the row of a learnable table for each integer id.
 
     Args:
         num_embeddings: number of rows of the table.
@@ -32,8 +32,8 @@ class Embedding(Module):
     Call: integer ids (*) in [0, num_embeddings) -> (*, embedding_dim).
 
     Differs from torch: with `max_norm`, forward does not change the table itself. `F.embedding_renorm` returns the
-        table as torch would update it. Under `jit`, an id out of range does not raise an error. The result for this id
-        is NaN, and no row receives a gradient from it.
+        table as torch would update it. Under `jit`, an id that is out of range does not raise an error. The output for
+        such an id is NaN, and no row of the table receives a gradient from the id.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -88,19 +88,14 @@ class Embedding(Module):
         )
 
     def index_range(self, *inputs: Any) -> IndexRange | None:
-        """Return the ids and their valid range, which `nn.checked` checks."""
+        """Return the ids and the range that they must lie in, so that `nn.checked` can check them."""
         return IndexRange("ids", inputs[0], self.num_embeddings) if inputs else None
 
     def extra_repr(self) -> str:
         parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
         if self.padding_idx is not None:
             parts.append(f"padding_idx={self.padding_idx}")
-        if self.max_norm is not None:
-            parts.append(f"max_norm={self.max_norm}")
-        if self.norm_type != 2:
-            parts.append(f"norm_type={self.norm_type}")
-        if self.scale_grad_by_freq:
-            parts.append(f"scale_grad_by_freq={self.scale_grad_by_freq}")
+        parts += _options(self)
         if self.sparse:
             parts.append("sparse=True")
         return ", ".join(parts)
@@ -116,7 +111,7 @@ class Embedding(Module):
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
     ) -> "Embedding":
-        """Return a layer whose table starts as the array `embeddings` (rows, row size), frozen by default.
+        """Return a layer whose table starts as the array `embeddings` (rows, row size). The table is frozen by default.
 
         >>> import jax.numpy as jnp
         >>> from funcnet import nn
@@ -148,15 +143,17 @@ class EmbeddingBag(Module):
         scale_grad_by_freq: if True, divide each row's gradient by the number of times the row was looked up in this
             call. The mode 'max' does not support scale_grad_by_freq.
         mode: how the rows of each bag are reduced: 'sum', 'mean' or 'max'.
-        sparse: accepted for compatibility with torch, but not if `mode` is 'max'. Gradients are always dense.
+        sparse: accepted for compatibility with torch, except if `mode` is 'max'. Gradients are always dense.
         include_last_offset: if True, the last entry of `offsets` is the end of the last bag.
         padding_idx: index of a row that starts as zeros and that every bag ignores. A negative index counts from the
             end.
         dtype: dtype of the table, float32 by default.
 
     Params: weight (num_embeddings, embedding_dim), initialised from N(0, 1).
-    Call: input (B, N) -> (B, embedding_dim), or input (N,) and offsets (B,) -> (B, embedding_dim). With mode='sum', a
-        further input per_sample_weights of the input's shape is allowed. The result of an empty bag is 0.
+    Call: input (B, N) -> (B, embedding_dim), or input (N,) and offsets (B,) -> (B, embedding_dim). With mode='sum', an
+        optional third input, per_sample_weights, contains one weight for each id. B is the number of bags. In an input
+        (B, N), each row is a bag of N ids. In an input (N,), the bags are concatenated, and `offsets` contains the
+        start of each bag. The output for an empty bag is 0.
 
     Differs from torch: see `F.embedding_bag`.
 
@@ -220,17 +217,12 @@ class EmbeddingBag(Module):
         )
 
     def index_range(self, *inputs: Any) -> IndexRange | None:
-        """Return the ids and their valid range, which `nn.checked` checks."""
+        """Return the ids and the range that they must lie in, so that `nn.checked` can check them."""
         return IndexRange("ids", inputs[0], self.num_embeddings) if inputs else None
 
     def extra_repr(self) -> str:
         parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
-        if self.max_norm is not None:
-            parts.append(f"max_norm={self.max_norm}")
-        if self.norm_type != 2:
-            parts.append(f"norm_type={self.norm_type}")
-        if self.scale_grad_by_freq:
-            parts.append(f"scale_grad_by_freq={self.scale_grad_by_freq}")
+        parts += _options(self)
         parts.append(f"mode={self.mode!r}")
         if self.padding_idx is not None:
             parts.append(f"padding_idx={self.padding_idx}")
@@ -249,7 +241,7 @@ class EmbeddingBag(Module):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> "EmbeddingBag":
-        """Return a layer whose table starts as the array `embeddings` (rows, row size), frozen by default.
+        """Return a layer whose table starts as the array `embeddings` (rows, row size). The table is frozen by default.
 
         >>> import jax.numpy as jnp
         >>> from funcnet import nn
@@ -277,7 +269,9 @@ Either = Embedding | EmbeddingBag
 
 
 def _row(layer: Either, padding_idx: int | None) -> int | None:
-    """Return the index of the padding row, counted from the first row."""
+    """Return `padding_idx` as a non-negative row number, or None if there is no padding row. Raise ValueError if the
+    table has no row of this number.
+    """
     rows = layer.num_embeddings
     if padding_idx is None or -rows <= padding_idx < rows:
         return None if padding_idx is None else padding_idx % rows
@@ -309,6 +303,15 @@ def _start(layer: Either) -> None:
     init.normal_(layer.weight)
     if layer.padding_idx is not None:
         layer.weight[layer.padding_idx].zero_()
+
+
+def _options(layer: Either) -> list[str]:
+    """Return the text "name=value" for each of the options max_norm, norm_type and scale_grad_by_freq that differs from
+    its default.
+    """
+    defaults = {"max_norm": None, "norm_type": 2, "scale_grad_by_freq": False}
+    given = {name: getattr(layer, name) for name in defaults}
+    return [f"{name}={value}" for name, value in given.items() if value != defaults[name]]
 
 
 def _shape(name: str, embeddings: Any) -> tuple[int, int]:

@@ -1,7 +1,9 @@
 """Transformer, TransformerEncoder and TransformerDecoder, as in torch/nn/modules/transformer.py.
 
-Letters and masks are as in `transformer_layer.py`. `is_causal=None` means False, so that the mask itself is used. In
-torch, None means that the mask is compared with the causal one, which gives the same result.
+Letters: `B batch, S length of the source, T length of the target, D d_model, F dim_feedforward, H heads`. The docstring
+of `transformer_layer.py` describes the masks. `is_causal=None` means the same as False, so the given mask decides which
+keys are hidden. In torch, `is_causal=None` means that torch checks whether the mask is causal, which gives the same
+result.
 """
 
 import copy
@@ -25,7 +27,7 @@ __all__ = [
 
 
 class Transformer(Module):
-    """An encoder for the source, and a decoder for the target that attends to the encoder's output.
+    """An encoder for the source sequence, and a decoder for the target sequence that attends to the encoder's output.
 
     Args:
         d_model: width of the model, D.
@@ -41,7 +43,8 @@ class Transformer(Module):
         bias: if True, the Linear and LayerNorm layers have biases.
         dtype: dtype of the parameters, float32 by default.
 
-    Params: the parameters of the encoder and the decoder. All matrices are initialised with Xavier-uniform values.
+    Params: the parameters of the encoder and the decoder. All parameters with two or more dimensions are initialised
+        with `init.xavier_uniform`.
     Call: src (S, B, D), tgt (T, B, D) -> (T, B, D). With batch_first, src (B, S, D), tgt (B, T, D) -> (B, T, D). The
         batch dimension B is optional.
 
@@ -82,7 +85,7 @@ class Transformer(Module):
         def norm() -> LayerNorm:
             return LayerNorm(d_model, eps=layer_norm_eps, bias=bias, dtype=dtype)
 
-        if custom_encoder is None:  # `or` would replace an empty container
+        if custom_encoder is None:  # not `custom_encoder or …`, which would replace an empty container
             encoder_layer = TransformerEncoderLayer(*layer, dtype=dtype)
             custom_encoder = TransformerEncoder(encoder_layer, num_encoder_layers, norm())
         if custom_decoder is None:
@@ -153,14 +156,15 @@ class TransformerEncoder(Module):
         encoder_layer: description of one layer. Every layer is a deep copy of this description.
         num_layers: number of layers.
         norm: module that is applied after the last layer, or None.
-        enable_nested_tensor, mask_check: accepted for compatibility with torch, but without effect, because there are
-            no nested tensors.
+        enable_nested_tensor, mask_check: accepted for compatibility with torch, but without effect, because JAX has no
+            nested tensors.
 
-    Params: layers.0, layers.1, …, each with its own initial values; norm.
+    Params: the parameters of layers.0, layers.1, … and norm. Each layer has its own initial values.
     Call: src (S, B, D) -> (S, B, D), or any other shape that the layers accept.
 
-    Differs from torch: in torch, all layers start with the same values. In eval, torch's nested tensors zero the
-        outputs at padded positions, so only the other positions are comparable.
+    Differs from torch: in torch, all layers start with the same parameter values. In eval, torch's nested tensors set
+        the outputs at padded positions to 0. Without nested tensors, only the outputs at the other positions are the
+        same as torch's.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -195,17 +199,17 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoder(Module):
-    """A stack of decoder layers, each of which attends to the same memory.
+    """A stack of decoder layers, each of which attends to the same memory (the output of an encoder).
 
     Args:
         decoder_layer: description of one layer. Every layer is a deep copy of this description.
         num_layers: number of layers.
         norm: module that is applied after the last layer, or None.
 
-    Params: layers.0, layers.1, …, each with its own initial values; norm.
+    Params: the parameters of layers.0, layers.1, … and norm. Each layer has its own initial values.
     Call: tgt (T, B, D), memory (S, B, D) -> (T, B, D), or any other shapes that the layers accept.
 
-    Differs from torch: in torch, all layers start with the same values.
+    Differs from torch: in torch, all layers start with the same parameter values.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -2,9 +2,10 @@
 
 Letters: `B batch, S length of the source, T length of the target, D d_model, F dim_feedforward, H heads`.
 
-Masks are as in `nn.MultiheadAttention`. True hides a key, and a float mask is added to the scores. `*_mask` is (length,
-keys) or (B·H, length, keys). `*_key_padding_mask` is (B, keys), or (keys,) without a batch. `*_is_causal` states that
-the mask is the causal one. The mask itself is still required.
+The masks work as in `nn.MultiheadAttention`. True in a boolean mask hides a key, and a floating-point mask is added to
+the attention scores. The masks src_mask, tgt_mask and memory_mask have the shape (queries, keys) or (B·H, queries,
+keys). Masks whose names end in `_key_padding_mask` have the shape (B, keys), or (keys,) without a batch. An argument
+is_causal, tgt_is_causal or memory_is_causal states that the mask is causal, but the mask itself is still required.
 """
 
 from collections.abc import Callable
@@ -27,7 +28,9 @@ Mask = jax.Array | None
 
 
 class _Layer(Module):
-    """Base class of both layers, with residual blocks and LayerNorm before each block or after the residual sum."""
+    """Base class of TransformerEncoderLayer and TransformerDecoderLayer, with their residual connections and their
+    feed-forward block.
+    """
 
     sharding_rules = rules({"linear2.weight": ("fsdp", "tensor"), "linear2.bias": ()})
     norm_first: bool
@@ -59,11 +62,11 @@ class TransformerEncoderLayer(_Layer):
         dtype: dtype of the parameters, float32 by default.
 
     Params: self_attn (see `MultiheadAttention`), linear1 (F, D), linear2 (D, F), norm1, norm2.
-    Call: src (S, B, D), (B, S, D) or (S, D) -> the same shape. If every key of a query is hidden, the attention
-        contributes 0 to that query.
+    Call: src (S, B, D), (B, S, D) or (S, D) -> the same shape. If the masks hide every key of a query, the attention
+        adds only the bias of its output projection to that query.
 
-    Differs from torch: there is no fast path in eval. Outputs at padded positions are not set to 0, so only the other
-        positions are comparable.
+    Differs from torch: in eval, torch's fast path sets the outputs at padded positions to 0. This layer has no fast
+        path, so only its outputs at the other positions are the same as torch's.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -117,7 +120,8 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """Self-attention, attention to the memory and a feed-forward block, each with a residual connection.
+    """Self-attention, attention to the memory (the output of an encoder) and a feed-forward block, each with a residual
+    connection.
 
     Args:
         d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, dtype: as

@@ -42,7 +42,8 @@ class MaxUnpool1d(_MaxUnpool):
         padding: padding of the pooling to undo.
 
     Call: (B, C, L), indices of the same shape -> (B, C, L'), with `L' = (L - 1) · stride - 2 · padding + kernel_size`.
-        Several sizes can pool to L. A third input, `output_size`, selects one of them.
+        Inputs of several lengths are pooled to the same length L. The optional third input, `output_size`, is the
+        length to restore.
 
     Example:
         >>> import jax.numpy as jnp
@@ -61,9 +62,11 @@ class MaxUnpool2d(_MaxUnpool):
     """Puts each maximum back where ``MaxPool2d(…, return_indices=True)`` found it, and fills the rest with zeros.
 
     Args:
-        kernel_size, stride, padding: as in `MaxUnpool1d`. Each value is an int for both dimensions or (height, width).
+        kernel_size, stride, padding: as in `MaxUnpool1d`. kernel_size, stride and padding are an int for both
+            dimensions, or (height, width).
 
-    Call: (B, C, H, W), indices of the same shape -> (B, C, H', W'). `output_size` is as in `MaxUnpool1d`.
+    Call: (B, C, H, W), indices of the same shape -> (B, C, H', W'). The optional third input, `output_size`, is the
+        size to restore.
 
     Example:
         >>> import jax.numpy as jnp
@@ -82,10 +85,11 @@ class MaxUnpool3d(_MaxUnpool):
     """Puts each maximum back where ``MaxPool3d(…, return_indices=True)`` found it, and fills the rest with zeros.
 
     Args:
-        kernel_size, stride, padding: as in `MaxUnpool1d`. Each value is an int for all dimensions or (depth, height,
-            width).
+        kernel_size, stride, padding: as in `MaxUnpool1d`. kernel_size, stride and padding are an int for all
+            dimensions, or (depth, height, width).
 
-    Call: (B, C, D, H, W), indices of the same shape -> (B, C, D', H', W'). `output_size` is as in `MaxUnpool1d`.
+    Call: (B, C, D, H, W), indices of the same shape -> (B, C, D', H', W'). The optional third input, `output_size`, is
+        the size to restore.
 
     Example:
         >>> import jax.numpy as jnp

@@ -17,11 +17,11 @@ class Upsample(Module):
 
     Args:
         size: size of the output. Exactly one of `size` and `scale_factor` must be given.
-        scale_factor: ratio of the output's size to the input's size. The output's size is rounded down.
+        scale_factor: ratio of the output's size to the input's size. The resulting size of the output is rounded down.
         mode: 'nearest', 'linear', 'bilinear', 'bicubic', 'trilinear' or another mode of `F.interpolate`.
         align_corners: if True, the centres of the corner pixels of input and output coincide.
-        recompute_scale_factor: if True, coordinates are computed from the sizes of input and output, even if
-            scale_factor is given.
+        recompute_scale_factor: if True, the coordinates of the input pixels are computed from the sizes of input and
+            output, even if scale_factor is given.
 
     Call: (B, C, *S) -> (B, C, *S').
 
@@ -71,7 +71,7 @@ class UpsamplingNearest2d(Upsample):
 
     Args:
         size: (H, W) of the output, or one int for both. Exactly one of `size` and `scale_factor` must be given.
-        scale_factor: ratio of the output's size to the input's size. The output's size is rounded down.
+        scale_factor: ratio of the output's size to the input's size. The resulting size of the output is rounded down.
 
     Call: (B, C, H, W) -> (B, C, H', W').
 
@@ -89,11 +89,11 @@ class UpsamplingNearest2d(Upsample):
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Resizes images by bilinear interpolation that keeps the centres of the corner pixels at the corners.
+    """Resizes images by bilinear interpolation, so that the corner pixels of input and output have the same centres.
 
     Args:
         size: (H, W) of the output, or one int for both. Exactly one of `size` and `scale_factor` must be given.
-        scale_factor: ratio of the output's size to the input's size. The output's size is rounded down.
+        scale_factor: ratio of the output's size to the input's size. The resulting size of the output is rounded down.
 
     Call: (B, C, H, W) -> (B, C, H', W').
 

@@ -32,7 +32,7 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """Return the public names, without submodules and imports."""
+    """Return the public names of `funcnet.optim`, without submodules and imports."""
     return __all__
 
 
@@ -53,6 +53,6 @@ _OPTAX = {
 
 
 def __getattr__(name: str) -> NoReturn:
-    """Raise an AttributeError. For the name of a class of torch, the message names an alternative."""
+    """Raise an AttributeError. If `name` is in torch.optim, the message recommends the alternative in `_OPTAX`."""
     text = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(f"{text}. Use {_OPTAX[name]}." if name in _OPTAX else text, name=name)

@@ -46,7 +46,7 @@ def bert_adamw(
 
     g ← g · min(1, max_norm / ‖g‖)
     m ← b1·m + (1 − b1)·g,   v ← b2·v + (1 − b2)·g²
-    p ← p − rate · (m / (√v + eps) + weight_decay · p)     (names in `no_decay` omit the last term)
+    p ← p − rate · (m / (√v + eps) + weight_decay · p)     (without weight_decay · p if p is in `no_decay`)
 
     Args:
         learning_rate: a number or a schedule, such as `warmup_linear_decay`.
@@ -55,11 +55,12 @@ def bert_adamw(
         weight_decay: coefficient of the decoupled weight decay, which is multiplied by the learning rate.
         no_decay: name patterns of the parameters without weight decay (see `funcnet.tree`). With `()`, all parameters
             have weight decay.
-        max_norm: maximum global norm of the gradients, which are clipped by TensorFlow's formula. None disables
-            clipping.
-        bias_correction: if True, divide m and v by 1 − bᵗ. With `max_norm=None`, this is `torch.optim.AdamW`.
-        rates: {name pattern: multiplier of the learning rate}, like torch's parameter groups. If several patterns
-            match, the last one is used. If no pattern matches a parameter, its multiplier is 1.
+        max_norm: maximum norm of all gradients together. Gradients with a larger norm are clipped with TensorFlow's
+            formula. None disables clipping.
+        bias_correction: if True, divide m by 1 − b1ᵗ and v by 1 − b2ᵗ, where t is the number of updates. With
+            `bias_correction=True` and `max_norm=None`, the update rule is that of `torch.optim.AdamW`.
+        rates: {name pattern: multiplier of the learning rate}, like torch's parameter groups. If several patterns match
+            a parameter, the last one is used. If no pattern matches a parameter, its multiplier is 1.
 
     Returns:
         An `optax.GradientTransformation`, whose `update` requires the params.
@@ -92,9 +93,9 @@ def bert_adamw(
 def scale_by_bert_adam(
     b1: float = 0.9, b2: float = 0.999, eps: float = 1e-6, *, bias_correction: bool = False
 ) -> optax.GradientTransformation:
-    """Convert gradients to Adam's update m / (√v + eps), by default without bias correction.
+    """Return a transformation of gradients to Adam's update m / (√v + eps), by default without bias correction.
 
-    optax's own `scale_by_adam` always corrects the bias (with `nesterov=True`, by another formula). Without bias
+    `optax.scale_by_adam` always corrects the bias, and with `nesterov=True` it uses a different formula. Without bias
     correction, the first updates are about three times as large, because (1 − b1) / √(1 − b2) = 3.2. Warm-up hides this
     effect.
 
@@ -127,7 +128,9 @@ def scale_by_bert_adam(
 
 
 def _power_missing(base: float, count: jax.Array) -> float | jax.Array:
-    """Return 1 - base**count. In float32, direct evaluation of this formula loses four digits at base 0.999."""
+    """Return 1 - base**count. In float32, this formula would lose four digits at base 0.999, so `expm1` is used
+    instead.
+    """
     return 1.0 if base == 0 else -jnp.expm1(count.astype(jnp.result_type(float)) * math.log(base))
 
 

@@ -1,4 +1,4 @@
-"""Clip gradients by their global norm. All gradients are multiplied by one factor, so their direction is unchanged."""
+"""Clip gradients by their global norm. One factor multiplies all gradients, so their direction is unchanged."""
 
 import math
 from typing import Any
@@ -11,13 +11,14 @@ __all__ = ["clip_by_global_norm", "scale_to_norm", "total_norm"]
 
 
 def clip_by_global_norm(max_norm: float, eps: float = 0.0) -> optax.GradientTransformation:
-    """Scale all gradients by one factor, so that their global norm is at most `max_norm`.
+    """Return a transformation that limits the norm of all gradients together (the global norm) to `max_norm`.
 
     g ← g · min(1, max_norm / (‖g‖ + eps)),  ‖g‖ = sqrt(sum of the squares of all entries of all leaves)
 
-    With `eps=0`, this is TensorFlow's `clip_by_global_norm`, which BERT was trained with. With `eps=1e-6`, it is
-    torch's `clip_grad_norm_`, which makes a clipped gradient slightly smaller. `nn.utils.clip_grad_norm` applies the
-    same formula as a function.
+    All gradients g are multiplied by the same factor. With `eps=0`, the formula is that of TensorFlow's
+    `clip_by_global_norm`, which BERT was trained with. With `eps=1e-6`, the formula is that of torch's
+    `clip_grad_norm_`, which makes a clipped gradient slightly smaller. `nn.utils.clip_grad_norm` applies the same
+    formula as a function.
 
     Args:
         max_norm: maximum global norm, above 0.
@@ -52,9 +53,10 @@ def clip_by_global_norm(max_norm: float, eps: float = 0.0) -> optax.GradientTran
 
 
 def total_norm(tree: Any, norm_type: float = 2.0) -> jax.Array:
-    """Return the norm of the norms of all leaves. Its dtype is the widest dtype of the leaves, but at least float32.
+    """Return the p-norm of the p-norms of all leaves, where p is `norm_type`.
 
-    If `norm_type` is from 1 to infinity, this is the norm of all entries together. If there are no leaves, it is 0.
+    If p is positive, the result is the p-norm of all entries together. If there are no leaves, the result is 0. The
+    result has the widest dtype of the leaves, but at least float32. A leaf that is not an array raises a TypeError.
 
     >>> float(total_norm({"weight": jnp.array([3.0]), "bias": jnp.array([-4.0])}))
     5.0
@@ -74,7 +76,7 @@ def total_norm(tree: Any, norm_type: float = 2.0) -> jax.Array:
 
 
 def scale_to_norm(tree: Any, max_norm: Any, norm: jax.Array, eps: float) -> Any:
-    """Multiply all leaves by min(1, max_norm / (norm + eps)), cast to each leaf's dtype."""
+    """Multiply every leaf by min(1, max_norm / (norm + eps)). The factor is cast to the dtype of the leaf."""
     scale = jnp.minimum(1.0, max_norm / (norm + eps))
     return jax.tree.map(lambda leaf: leaf * scale.astype(leaf.dtype), tree)
 

@@ -11,16 +11,16 @@ __all__ = ["param_groups"]
 
 
 def param_groups(groups: Mapping[Any, optax.GradientTransformation]) -> optax.GradientTransformation:
-    """Return an optimizer that updates each group of parameters with its own transformation.
+    """Return an optimizer that updates each group of parameters with a separate transformation.
 
     Args:
         groups: {name pattern: optax transformation}; see `funcnet.tree` for patterns. A key may also be a tuple of
             patterns. If several patterns match a parameter, the last one is used. The pattern "**" matches all
-            parameters. A parameter with several names (tied weights) has only its first name.
+            parameters. A parameter with several names (tied weights) is matched only by its first name.
 
     Returns:
         An `optax.GradientTransformation`. To clip the norm of all gradients together, put the clipping before this
-        transformation with `optax.chain`. For a lower rate under a schedule, scale the schedule:
+        transformation with `optax.chain`. For a lower learning rate in one group, scale the schedule of this group:
         `optax.adamw(lambda step: 0.1 * schedule(step))`.
 
     Raises:

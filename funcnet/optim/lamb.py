@@ -25,17 +25,20 @@ def lamb(
     bias_correction: bool = True,
     use_nvlamb: bool = False,
 ) -> optax.GradientTransformation:
-    """Return the LAMB optimizer, for batches of tens of thousands of rows. Tensors change by a fraction of their norm.
+    """Return the LAMB optimizer, for batches of tens of thousands of rows.
+
+    Each update changes a tensor by a fraction of the tensor's norm:
 
     g ← g · min(1, max_norm / ‖g of all tensors‖)
     m ← b1·m + (1 − b1)·g,   v ← b2·v + (1 − b2)·g²,   m̂ = m / (1 − b1ᵗ),   v̂ = v / (1 − b2ᵗ)
-    u = m̂ / (√v̂ + eps) + weight_decay · p              (names in `no_decay` omit the last term)
+    u = m̂ / (√v̂ + eps) + weight_decay · p              (without weight_decay · p if p is in `no_decay`)
     p ← p − rate · ratio · u,   ratio = ‖p‖ / ‖u‖       (for each tensor; 1 if either norm is 0)
 
-    If `use_nvlamb` is False, the trust ratio of a tensor without weight decay is 1. Such tensors are usually biases and
-    LayerNorm weights, which start at 0 and 1, so their norms are not meaningful. With `weight_decay=0`, the ratio of
-    all tensors is therefore 1, as in apex. A stacked leaf (`nn.Repeat(scan=True)`, with the segment `*` in its name)
-    contains the tensors of many layers. It has one ratio per layer, so that stacked and unstacked layers train equally.
+    The factor `ratio` is called the trust ratio. If `use_nvlamb` is False, the trust ratio of a tensor without weight
+    decay is 1. Tensors without weight decay are usually biases and LayerNorm weights, which start at 0 and 1, so their
+    norms are not meaningful. With `weight_decay=0`, the ratio of all tensors is therefore 1, as in apex. A stacked leaf
+    (`nn.Repeat(scan=True)`, with the segment `*` in its name) contains the tensors of many layers. A stacked leaf has
+    one ratio per layer, so that stacked and unstacked layers train equally.
 
     Args:
         learning_rate: a number or a schedule, such as `lamb_schedule`.
@@ -44,8 +47,10 @@ def lamb(
         weight_decay: coefficient of the decoupled weight decay, which is part of u and of its norm.
         no_decay: name patterns of the parameters without weight decay (see `funcnet.tree`). With `()`, all parameters
             have weight decay.
-        max_norm: maximum global norm of the gradients. Clipping is the first step. None disables clipping.
-        bias_correction: if True, divide m and v by 1 − bᵗ.
+        max_norm: maximum norm of all gradients together. Gradients are clipped before the moving averages are updated.
+            None disables clipping.
+        bias_correction: if True, compute m̂ and v̂ with the formulas above. If False, use m and v in place of m̂ and
+            v̂.
         use_nvlamb: if True, use the trust ratio for all tensors, including those without weight decay.
 
     Returns:
@@ -56,10 +61,11 @@ def lamb(
             `max_norm` is not above 0.
 
     Differs from `optax.lamb`: gradients are clipped, and tensors without weight decay are excluded from the trust
-    ratio. The paper does not exclude them either. With `max_norm=None, use_nvlamb=True, no_decay=()`, both functions
-    are the same. As in `optax.lamb`, the trust ratio is not clipped, so the paper's φ is the identity. Apex's FusedLAMB
-    differs only in names. In NVIDIA's description, g is always divided by its norm. In NVIDIA's code, it is divided
-    only if the norm is above `max_norm`. This function follows the code.
+    ratio. The paper, like `optax.lamb`, does not exclude tensors without weight decay.
+    With `max_norm=None, use_nvlamb=True, no_decay=()`, both optimizers are the same. As in `optax.lamb`, the trust
+    ratio is not clipped, so the paper's φ is the identity. Apex's FusedLAMB differs only in names. In NVIDIA's
+    description, the gradient g is always divided by its norm. In NVIDIA's code, g is divided only if the norm is above
+    `max_norm`. The function `lamb` follows NVIDIA's code.
 
     Example:
         >>> params = {"fc": {"weight": jnp.array([3.0, 4.0]), "bias": jnp.ones(2)}}
@@ -86,7 +92,7 @@ def lamb(
 
 
 def scale_by_layer_norms(exempt: tree.Patterns = ()) -> optax.GradientTransformation:
-    """Multiply the update u of each parameter p by the trust ratio ‖p‖ / ‖u‖.
+    """Return a transformation that multiplies the update u of each parameter p by the trust ratio ‖p‖ / ‖u‖.
 
     A stacked leaf has one ratio per layer. The ratio is 1 if either norm is 0.
 
@@ -124,7 +130,7 @@ def scale_by_layer_norms(exempt: tree.Patterns = ()) -> optax.GradientTransforma
 
 
 def _outside(params: tree.Tree, patterns: tree.Patterns, where: str) -> tree.Tree:
-    """Return a tree of bools, which are True for the leaves that no pattern matches."""
+    """Return a tree of bools: True for each leaf that no pattern matches, and False for the others."""
     return jax.tree.map(lambda inside: not inside, tree.mask(params, patterns, where=where))
 
 
@@ -139,6 +145,8 @@ def _scaled(name: str, update: jax.Array, param: jax.Array, is_scaled: bool) -> 
 
 
 def _norm(x: jax.Array, layers: int) -> jax.Array:
-    """Return the norm over all axes except the first `layers` axes, computed in at least float32. All axes remain."""
+    """Return the norm of an array over all axes except the first `layers` axes, computed in at least float32. All axes
+    are kept.
+    """
     wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
     return jnp.sqrt(jnp.sum(wide * wide, axis=tuple(range(layers, x.ndim)), keepdims=True))

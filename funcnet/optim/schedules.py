@@ -1,8 +1,9 @@
-"""Learning rate schedules: a warm-up, then a decay to zero. The decay is linear, or for LAMB a power of a linear decay.
+"""Learning rate schedules: a warm-up, then a decay to zero. The decay is linear. LAMB's schedule raises the linear
+decay to a power.
 
-A schedule is a pure function `schedule(step) -> learning rate`, as in optax. `step` is the number of updates before the
-current one. The first step of a warm-up therefore has rate 0, as in Google's and Hugging Face's training. NVIDIA's
-training counts steps from 1.
+A schedule is a pure function `schedule(step) -> learning rate`, as in optax. The argument `step` is the number of
+updates before the current one. The first step of a warm-up therefore has rate 0, as in Google's and Hugging Face's
+training. NVIDIA's training counts steps from 1, so its first step has a rate above 0.
 """
 
 import jax
@@ -13,10 +14,10 @@ __all__ = ["bert_schedule", "lamb_schedule", "warmup_linear_decay"]
 
 
 def warmup_linear_decay(peak: float, warmup_steps: int, total_steps: int) -> optax.Schedule:
-    """Return the default schedule: a linear rise from 0 to `peak`, then a linear fall to 0, without a jump.
+    """Return BERT's default schedule: a linear rise from 0 to `peak`, then a linear fall to 0, without a jump.
 
     rate(t) = peak · t / warmup                         for t < warmup
-    rate(t) = peak · (total − t) / (total − warmup)     after the warm-up, and 0 after the last step
+    rate(t) = peak · (total − t) / (total − warmup)     after the warm-up, and 0 for t > total
 
     Args:
         peak: learning rate at the end of the warm-up.
@@ -49,13 +50,14 @@ def warmup_linear_decay(peak: float, warmup_steps: int, total_steps: int) -> opt
 
 
 def bert_schedule(peak: float, warmup_steps: int, total_steps: int) -> optax.Schedule:
-    """Return Google's schedule. Its linear decay begins at step 0, so the rate drops at the end of the warm-up.
+    """Return Google's schedule. The linear decay begins at step 0, so the rate drops at the end of the warm-up.
 
     rate(t) = peak · t / warmup          for t < warmup
-    rate(t) = peak · (1 − t / total)     after the warm-up, and 0 after the last step
+    rate(t) = peak · (1 − t / total)     after the warm-up, and 0 for t > total
 
-    With a warm-up of 10,000 out of 1,000,000 steps, the drop is 1 %. If a tenth of the steps are warm-up, it is 10 %.
-    See `warmup_linear_decay` for the arguments, the result and the errors. That schedule has no drop.
+    With a warm-up of 10,000 out of 1,000,000 steps, the drop is 1 %. If a tenth of the steps are warm-up, the rate
+    drops by 10 %. See `warmup_linear_decay` for the arguments, the result and the errors. `warmup_linear_decay` has no
+    drop.
 
     Example:
         >>> schedule = bert_schedule(1.0, warmup_steps=2, total_steps=4)
@@ -77,7 +79,7 @@ def bert_schedule(peak: float, warmup_steps: int, total_steps: int) -> optax.Sch
 
 
 def lamb_schedule(peak: float, warmup_steps: int, total_steps: int, power: float = 0.5) -> optax.Schedule:
-    """Return NVIDIA's schedule for LAMB. Its decay begins at step 0, so the rate drops at the end of the warm-up.
+    """Return NVIDIA's schedule for LAMB. The decay begins at step 0, so the rate drops at the end of the warm-up.
 
     rate(t) = peak · s / warmup                for s < warmup, where s = t + 1
     rate(t) = peak · (1 − s / total)**power    after the warm-up

@@ -35,7 +35,8 @@ def get_ema_avg_fn(decay: float = 0.999) -> AvgFn:
         ValueError: if `decay` is not in [0, 1].
 
     Differs from torch: there is no `get_ema_multi_avg_fn`, which computes the same average for many arrays at once.
-    `optax.ema` starts at zero and corrects the resulting bias, whereas this average starts at the first params.
+    `optax.ema` starts at zero and corrects the resulting bias, whereas the average of this function starts at the first
+    params.
 
     Example:
         >>> float(get_ema_avg_fn(0.75)(jnp.array(4.0), jnp.array(8.0), jnp.array(1)))
@@ -76,13 +77,13 @@ class _Equal:
 
 @struct.dataclass
 class AveragedModel:
-    """Averaged params and the matching state, as a pytree. Use `create` to make one.
+    """Averaged params and the matching state, as a pytree. Use `create` to make an `AveragedModel`.
 
     Args:
-        params, state: averaged params, and the state to pass to `net.apply` with them.
-        n_averaged: number of updates that the average includes, as an int32 scalar.
+        params, state: averaged params, and the state to pass to `net.apply` with the averaged params.
+        n_averaged: number of updates of the average so far, as an int32 scalar.
         avg_fn: function (averaged, current, num_averaged) -> averaged, called for each leaf in at least float32.
-        use_buffers: if True, the state is averaged too. Otherwise the latest state is kept.
+        use_buffers: if True, the state is averaged too. If `use_buffers` is False, the latest state is kept.
 
     Differs from torch: an `AveragedModel` is immutable, and `update_parameters` returns a new one. The average keeps
     the dtypes of the params that `create` received. If the net trains in bfloat16, pass `tree.cast(params,
@@ -108,7 +109,8 @@ class AveragedModel:
     def create(
         cls, params: Tree, state: Tree, avg_fn: AvgFn | None = None, use_buffers: bool = False
     ) -> "AveragedModel":
-        """Make an average that includes no update yet. As in torch, the first update replaces the copied arrays.
+        """Return an `AveragedModel` with `n_averaged` 0 and copies of the arrays. As in torch, the first update of the
+        average replaces these copies.
 
         Args:
             params, state: params and state of the net.
@@ -119,7 +121,7 @@ class AveragedModel:
         return cls(params, state, jnp.zeros((), jnp.int32), get_swa_avg_fn() if avg_fn is None else avg_fn, use_buffers)
 
     def update_parameters(self, params: Tree, state: Tree) -> "AveragedModel":
-        """Return the average that also includes `params` and `state`."""
+        """Return a new `AveragedModel` that also averages `params` and `state`."""
 
         def average(averaged: jax.Array, current: jax.Array) -> jax.Array:
             floating = jnp.issubdtype(averaged.dtype, jnp.inexact)

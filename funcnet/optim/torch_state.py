@@ -1,7 +1,7 @@
-"""Convert the state of Adam, AdamW and SGD between torch and optax, so that a run can continue in the other library.
+"""Convert the state of Adam, AdamW and SGD between torch and optax, so that training can go on in the other library.
 
-Moving averages, momentum and the number of updates are converted. Learning rates, betas and weight decay are arguments
-of the optax optimizer, and must be passed with equal values:
+Moving averages, momentum and the number of updates are converted. Learning rates, betas and weight decay are not
+converted. Pass the same values as arguments of the optax optimizer:
     torch Adam(lr, betas, eps)               optax.adam(lr, b1, b2, eps)
     torch Adam(…, weight_decay=w)            optax.chain(optax.add_decayed_weights(w), optax.adam(…))
     torch AdamW(…, weight_decay=w)           optax.adamw(…, weight_decay=w)
@@ -32,25 +32,26 @@ def from_torch(state_dict: Mapping[str, Any], names: Any, opt_state: Any, *, ste
     """Return optax's state with the averages, momentum and update counts of a torch optimizer.
 
     Args:
-        state_dict: `state_dict()` of `torch.optim.Adam`, `AdamW` or `SGD`, for example read by `weights.load`.
+        state_dict: `state_dict()` of `torch.optim.Adam`, `AdamW` or `SGD`, for example read with `weights.load`.
         names: names of the parameters in the order in which torch's optimizer received them. Pass a net, whose
             `named_parameters()` are used, or a list of the names in all groups. If `state_dict` contains `param_names`,
-            these names are used instead.
-        opt_state: `optimizer.init(params)` of the optax optimizer that continues the run, where `params` is a nested
-            dict.
-        steps: number of updates so far. It is required if SGD uses a schedule, because torch's state of SGD has no
-            update count.
+            the names in `param_names` are used instead.
+        opt_state: `optimizer.init(params)` of the optax optimizer that continues the training, where `params` is a
+            nested dict.
+        steps: number of updates so far. `steps` is required if SGD uses a schedule, because the state of torch's SGD
+            has no update count.
 
     Returns:
-        A tree with the structure and dtypes of `opt_state`, in which averages, momentum and counts are torch's.
+        A tree with the structure and dtypes of `opt_state`, but with torch's averages, momentum and counts.
 
     Raises:
-        ValueError: if names or shapes differ, if the parameters have different numbers of updates, or if the state
-            belongs to another optimizer or uses amsgrad or dampening. optax does not support dampening. The amsgrad
-            states differ, because optax takes the maximum after the bias correction, but torch takes it before.
+        ValueError: if names or shapes differ, if the parameters have different numbers of updates, if `steps` is
+            required but None, or if the state belongs to a different optimizer or uses amsgrad or dampening. optax does
+            not support dampening. The amsgrad states differ, because optax takes the maximum after the bias correction,
+            but torch takes it before.
+        TypeError: if `state_dict` is not the state_dict of an optimizer.
 
-    Differs from torch:
-        There is a single count of updates, not one per parameter. Hyperparameters are not converted.
+    Differs from torch: all parameters share a single count of updates. Hyperparameters are not converted.
 
     Example:
         >>> optimizer = optax.adam(0.1)
@@ -76,7 +77,7 @@ def from_torch(state_dict: Mapping[str, Any], names: Any, opt_state: Any, *, ste
     keys = {key for values in remembered.values() for key in values}
     if not (keys <= _ADAM or keys <= _SGD):
         raise ValueError(
-            f"{where}: the state belongs to another optimizer; expected the keys {sorted(_ADAM)} (Adam, AdamW) or "
+            f"{where}: the state belongs to a different optimizer; expected the keys {sorted(_ADAM)} (Adam, AdamW) or "
             f"{sorted(_SGD)} (SGD), got {sorted(keys)}. Start with a new optimizer state."
         )
     if counts := {int(np.asarray(values["step"])) for values in remembered.values() if "step" in values}:
@@ -106,17 +107,18 @@ def to_torch(opt_state: Any, names: Any, param_groups: Sequence[Mapping[str, Any
     """Convert optax's state to a state_dict for `torch_optimizer.load_state_dict`.
 
     Args:
-        opt_state: state of `optax.adam`, `adamw` or `sgd`, alone or in a chain. Its update counts must be concrete
-            values, not tracers.
+        opt_state: state of `optax.adam`, `adamw` or `sgd`, alone or in a chain. The update counts in the state must be
+            concrete values, not tracers.
         names: names of the parameters in the order in which torch's optimizer receives them, as in `from_torch`.
         param_groups: hyperparameters of the groups, which torch reads from the state_dict: `[{"lr": 1e-3, "betas":
-            (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0}]`, or the groups of an existing state_dict. A single group
-            does not need `params`. If there are several groups, each must list the numbers of its parameters in
-            `params`.
+            (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0}]`, or the groups of an existing state_dict. If there is only
+            one group, its key `params` may be missing. If there are several groups, each must list the numbers of its
+            parameters in `params`.
 
     Returns:
         {"state": {number: averages}, "param_groups": […]}. If the process has imported torch, the averages are torch
-        tensors, which `load_state_dict` accepts. Otherwise, they are numpy arrays. Frozen parameters have no entry.
+        tensors, which `load_state_dict` accepts. Otherwise, the averages are numpy arrays. The dict "state" has no
+        entry for frozen parameters.
 
     Raises:
         ValueError: if the names differ, if a hyperparameter that torch needs is missing, or if a state or group uses
@@ -217,7 +219,9 @@ class _Filler:
 
 
 def _fields(node: Any) -> dict[str, str]:
-    """Return {torch's key: optax's field} for the fields of an optax state node that have a value per parameter."""
+    """Return {key in torch's state: field of `node`} for those fields of an optax state node that have one value per
+    parameter.
+    """
     if "nu_max" in node._fields:
         raise ValueError(
             "optim: an amsgrad state cannot be converted; expected Adam, AdamW or SGD, got amsgrad. optax takes the "
@@ -229,7 +233,9 @@ def _fields(node: Any) -> dict[str, str]:
 
 
 def _replaced(node: Any, replace: Callable[[Any], Any]) -> Any:
-    """Return `node` with `replace` applied to every named tuple that has averages or counts, at any depth."""
+    """Return an optax state in which `replace` has been applied to every named tuple that has averages or counts, at
+    any depth.
+    """
     if isinstance(node, tuple) and hasattr(node, "_fields"):
         if _fields(node):
             return replace(node)
@@ -245,7 +251,7 @@ def _refuse_options(where: str, groups: Sequence[Mapping[str, Any]]) -> None:
     for group in groups:
         if "decoupled_weight_decay" in group and "amsgrad" not in group:
             raise ValueError(
-                f"{where}: the state belongs to another optimizer; expected Adam, AdamW or SGD, got RAdam, whose "
+                f"{where}: the state belongs to a different optimizer; expected Adam, AdamW or SGD, got RAdam, whose "
                 "averages have the same names. Start with a new optimizer state."
             )
         if group.get("amsgrad"):
@@ -261,7 +267,7 @@ def _refuse_options(where: str, groups: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _order(where: str, groups: Sequence[Mapping[str, Any]], names: Any) -> dict[int, str]:
-    """Return {torch's number of a parameter: its name}."""
+    """Return {number of a parameter in torch's state_dict: name of the parameter}."""
     numbers = [number for group in groups for number in group["params"]]
     if all("param_names" in group for group in groups):
         listed = [name for group in groups for name in group["param_names"]]

@@ -1,6 +1,8 @@
 """Use several devices: lay out arrays on a mesh, and run a step on the mesh with `jit`, `shard_map` or `pmap`."""
 
 from funcnet.parallel.checks import check_batch_size, check_length, check_replicated
+from funcnet.parallel.collectives import Collective, Collectives, count_collectives
+from funcnet.parallel.data_parallel import data_parallel, parallel_apply, replicate
 from funcnet.parallel.layout import Kind, Layout, make_layout
 from funcnet.parallel.mesh import (
     AXIS,
@@ -27,13 +29,16 @@ from funcnet.parallel.processes import (
 )
 from funcnet.parallel.report import sharding_report
 from funcnet.parallel.rules import parse_rules, sharding_rules
-from funcnet.parallel.step import average_over, fold_in_device, parallelize, sum_over
+from funcnet.parallel.scatter_gather import gather, scatter
+from funcnet.parallel.step import average_over, first_over, fold_in_device, parallelize, sum_over
 
 __all__ = [
     "AXIS",
     "CONTEXT",
     "FSDP",
     "TENSOR",
+    "Collective",
+    "Collectives",
     "Kind",
     "Layout",
     "ProcessError",
@@ -43,18 +48,25 @@ __all__ = [
     "check_equal",
     "check_length",
     "check_replicated",
+    "count_collectives",
+    "data_parallel",
     "first_decides",
+    "first_over",
     "fold_in_device",
+    "gather",
     "is_first",
     "join_processes",
     "leave",
     "make_layout",
     "make_mesh",
+    "parallel_apply",
     "parallelize",
     "parse_mesh",
     "parse_rules",
     "process_count",
     "process_name",
+    "replicate",
+    "scatter",
     "select_devices",
     "sharding_report",
     "sharding_rules",

@@ -1,7 +1,8 @@
 """Fix the sharding of the outputs of modules, so that the compiler gathers parameters and not activations.
 
-With parameters that are sharded along `fsdp`, a compiler that chooses freely may split a hidden state by its features
-and exchange it between layers. With its rows fixed, it gathers each parameter where a layer needs it.
+If parameters are sharded along `fsdp`, and the compiler may choose all other shardings, it may split the features of a
+hidden state and exchange them between layers. If the hidden state must stay sharded by rows, the compiler instead
+gathers each parameter when a layer needs it.
 """
 
 from typing import Any
@@ -19,11 +20,12 @@ FREE = PartitionSpec.UNCONSTRAINED
 
 
 class Anchored:
-    """A net whose `apply` fixes the sharding of all outputs that have the rows of the batch.
+    """A net whose `apply` fixes the sharding of all module outputs that have as many rows as the batch.
 
-    Dimension 0 of such an output is sharded along the batch axes. If the mesh has the axis `context`, dimension 1 is
-    sharded along it when it has the length of the sequence. The compiler chooses the other dimensions. The results are
-    those of `net.apply`.
+    The first array among the inputs determines the number of rows and the length of the sequences. An output with this
+    number of rows and at least two dimensions is sharded along the batch axes in dimension 0. If the mesh has the axis
+    `context`, an output (rows, length of the sequences, …) is also sharded along `context` in dimension 1. The compiler
+    chooses the sharding of the other dimensions. The values of the outputs are those of `net.apply`.
 
     Args:
         net: the description.

@@ -34,7 +34,7 @@ def check_batch_size(rows: int, devices: int, accumulate: int = 1, *, where: str
     near = [m for m in (rows // multiple * multiple, (rows // multiple + 1) * multiple) if m > 0] or [multiple]
     raise ValueError(
         f"{where}: the batch does not divide evenly over {over}; expected a multiple of {multiple}, got {rows}. "
-        f"Use a batch size of {' or '.join(map(str, near))}, or another number of devices."
+        f"Use a batch size of {' or '.join(map(str, near))}, or a different number of devices."
     )
 
 
@@ -43,7 +43,7 @@ def check_length(length: int, parts: int, *, where: str) -> None:
 
     Args:
         length: length of the sequences.
-        parts: size of the axis.
+        parts: size of the mesh axis `context`.
         where: prefix for error messages.
 
     Raises:
@@ -56,20 +56,21 @@ def check_length(length: int, parts: int, *, where: str) -> None:
         near = [m for m in (length // parts * parts, (length // parts + 1) * parts) if m > 0]
         raise ValueError(
             f"{where}: the mesh axis context={parts} does not divide the length of the sequences; expected a multiple "
-            f"of {parts}, got {length}. Use a length of {' or '.join(map(str, near))}, or another size of the axis."
+            f"of {parts}, got {length}. Use a length of {' or '.join(map(str, near))}, or another size for the axis."
         )
 
 
 def check_replicated(tree: Any, *, where: str = "parallel.check_replicated") -> None:
-    """Check that the replicas of each leaf are equal on all devices. They differ if they were not synchronised.
+    """Check that the replicas of each leaf are equal on all devices. Replicas can differ if a step did not synchronise
+    them.
 
     Args:
-        tree: pytree of arrays on the devices. Every replica is copied to the host, so check buffers rather than
-            parameters. For a sharded leaf, the replicas of each shard are compared.
+        tree: pytree of arrays on the devices. The check copies every replica to the host, so use it for buffers rather
+            than for parameters. For a sharded leaf, the replicas of each shard are compared.
         where: prefix for error messages, such as the name of the caller.
 
     Raises:
-        ValueError: if replicas differ. The message names the leaves.
+        ValueError: if replicas differ. The message names the leaves whose replicas differ.
 
     Example:
         >>> import jax.numpy as jnp
@@ -86,5 +87,5 @@ def check_replicated(tree: Any, *, where: str = "parallel.check_replicated") -> 
         raise ValueError(
             f"{where}: the replicas of {', '.join(differing[:4])} differ; expected equal replicas on all devices, got "
             f"different ones. Synchronise them (SyncBatchNorm, or axis_name={AXIS!r}), or train with "
-            "buffers='averaged'."
+            "buffers='averaged' or 'first'."
         )

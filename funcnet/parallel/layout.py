@@ -3,13 +3,14 @@
 A *mesh* is an array of devices with named axes. *Rules* map name patterns to `PartitionSpec`s, which assign mesh axes
 to the dimensions of a parameter or buffer. A leaf without a rule is replicated, which means that every device has a
 complete copy. Only the mesh and the rules determine the shardings of parameters, buffers, optimizer state and batches.
-A data-parallel run has no rules, and shards its batches along the axis `data`. `Layout.for_net` adds the rules of a
-net for a mesh with the axes `fsdp`, `tensor` and `context`.
+A data-parallel run has no rules, and shards its batches along the axis `data`. `Layout.for_net` adds the sharding
+rules of a net's modules, which use the mesh axes `fsdp` and `tensor`.
 
 `kind` selects how a step runs on the mesh. See `funcnet.parallel.step`.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
@@ -17,6 +18,7 @@ from typing import Any, Literal, get_args
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from numpy.typing import NDArray
 
 from funcnet import nn
 from funcnet import tree as names_of
@@ -40,7 +42,7 @@ class Layout:
         mesh: mesh of the devices.
         rules: {name pattern: PartitionSpec} for parameters and buffers.
         batch_axes: mesh axes along which the rows of a batch are sharded.
-        sequences: names of the batch's leaves (B, T, …) whose dimension 1 is sharded along the axis `context`.
+        sequences: names of the leaves of a batch whose dimension 1, the sequence, is sharded along the axis `context`.
 
     Example:
         >>> layout = make_layout("data=4,model=2", rules={"fc.weight": PartitionSpec("model", None)})
@@ -65,7 +67,7 @@ class Layout:
 
     @property
     def batch_parts(self) -> int:
-        """The number of shards of a batch."""
+        """The number of shards into which a batch is divided along its rows."""
         return math.prod(self.mesh.shape[axis] for axis in self.batch_axes)
 
     @property
@@ -75,7 +77,7 @@ class Layout:
 
     @property
     def by_rows(self) -> NamedSharding:
-        """The sharding of a batch, except for its sequences."""
+        """The sharding of the leaves of a batch that are sharded by rows only."""
         return NamedSharding(self.mesh, PartitionSpec(self.batch_axes))
 
     @property
@@ -86,20 +88,26 @@ class Layout:
     def for_net(
         self, net: nn.Module, sequences: tuple[str, ...] = (), *, start: tuple[Any, Any] | None = None
     ) -> "Layout":
-        """Return the layout for a net: with the rules of its modules, which the rules of this layout override.
+        """Return a copy of this layout that also has the sharding rules of a net's modules. The rules of this layout
+        override those of the modules.
 
         Args:
             net: the description.
-            sequences: names of the batch's leaves (B, T, …) that contain sequences.
+            sequences: names of the leaves of a batch that contain sequences, (rows, length, …).
             start: initial (params, state) of a net with lazy modules.
 
         Raises:
             ValueError: if a rule does not fit the net (see `shardings`), an axis does not divide the number of heads or
-                words, or nothing is sharded along an axis of the mesh.
+                words, nothing is sharded along an axis, or pmap or shard_map has other axes than `data`.
         """
         axes = {axis for axis, size in self.mesh.shape.items() if size > 1}
         if axes <= {AXIS} and not self.rules:
             return self
+        if self.kind != "jit":
+            raise ValueError(
+                f"parallel: {self.kind} only shards batches along {AXIS}; expected a mesh with this axis alone, got "
+                f"{self}. Use jit, which is the default."
+            )
         params, state = jax.eval_shape(net.init, jax.random.key(0)) if start is None else start
         names = names_of.flatten(params) | names_of.flatten(state)
         own = {name for pattern in self.rules for name in _matched(pattern, names)}
@@ -118,7 +126,7 @@ class Layout:
 
     def anchored(self, net: nn.Module) -> Any:
         """Return a net for the objective of a step, with the outputs of its modules sharded by rows; see `Anchored`.
-        The net itself is returned if the layout shards only rows.
+        If the layout shards only rows, return the net itself.
         """
         return net if self.is_data_parallel else Anchored(net, self.mesh, self.batch_axes)
 
@@ -127,13 +135,13 @@ class Layout:
         return f"{self.mesh.size} device{'s' * (self.mesh.size != 1)} ({axes}) by {self.kind}"
 
     def shardings(self, tree: Any) -> Any:
-        """Return the sharding of every leaf, according to the rules.
+        """Return the sharding of every leaf of a tree according to the rules of this layout.
 
         Args:
             tree: a train state, parameters, buffers, or any pytree of these, with arrays or `jax.ShapeDtypeStruct`s as
                 leaves. The name of a leaf is the dotted path of its innermost nested dicts. The moments in an optimizer
-                state therefore have the names of their parameters. They also have the same shardings if the shapes are
-                equal. A leaf outside any dict (the step, a key) has no name, and is replicated.
+                state therefore have the names of their parameters. A moment also has the sharding of its parameter if
+                their shapes are equal. A leaf outside any dict, such as the step, has no name and is replicated.
 
         Returns:
             A pytree of `NamedSharding` with the same structure.
@@ -162,7 +170,8 @@ class Layout:
             tree: pytree as for `shardings`, with arrays as leaves.
 
         Returns:
-            The tree as `jax.Array`s, which never share memory with `tree`. A step may therefore donate them.
+            The tree as `jax.Array`s, which never share memory with `tree`. A step may therefore donate the memory of
+            the result.
         """
         # Without this copy, device_put reuses an array that is already on the device, even with may_alias=False.
         own = jax.tree.map(lambda x: x.copy() if isinstance(x, jax.Array) else x, tree)
@@ -170,7 +179,7 @@ class Layout:
         return jax.tree.map(_put, own, shardings) if process_count() > 1 else jax.device_put(own, shardings)
 
     def replicate(self, tree: Any) -> Any:
-        """Copy a tree of host arrays to every device, such as a batch that does not divide evenly."""
+        """Copy a tree of host arrays, such as a batch that does not divide evenly, to every device."""
         return jax.tree.map(lambda x: _put(x, self.whole), tree)
 
     def shard(self, batch: Any) -> Any:
@@ -183,7 +192,7 @@ class Layout:
             A pytree of arrays (B, …) on the devices. Under pmap, the shape is (N, B/N, …) for N devices.
 
         Raises:
-            ValueError: if B is not a multiple of `batch_parts`, or the axis `context` does not divide T.
+            ValueError: if B is not a multiple of `batch_parts`, or `context` does not divide the length of sequences.
         """
         for leaf in jax.tree.leaves(batch):
             rows = np.shape(leaf)[0] if np.ndim(leaf) else 0
@@ -192,6 +201,48 @@ class Layout:
             batch = jax.tree.map(lambda x: np.reshape(x, (self.batch_parts, -1, *np.shape(x)[1:])), batch)
         shardings = jax.tree_util.tree_map_with_path(self._batch_sharding, batch)
         return jax.tree.map(_put, batch, shardings) if process_count() > 1 else jax.device_put(batch, shardings)
+
+    def own_rows(self, rows: int) -> NDArray[np.int64]:
+        """Return the indices of the rows of a batch that the devices of this process store.
+
+        Args:
+            rows: number of rows of the batch, B.
+
+        Example:
+            >>> make_layout({"data": 2}).own_rows(4)  # one process has all rows
+            array([0, 1, 2, 3])
+        """
+        size = rows // self.batch_parts
+        return (np.asarray(self.own_parts)[:, None] * size + np.arange(size)).reshape(-1)
+
+    @functools.cached_property
+    def own_parts(self) -> list[int]:
+        """The indices of the shards of a batch that the devices of this process store."""
+        places = self.by_rows.addressable_devices_indices_map((self.batch_parts,))
+        return sorted({index[0].start or 0 for index in places.values() if index is not None})
+
+    def shard_own(self, batch: Any) -> Any:
+        """Shard a batch of which this process has read only its own rows.
+
+        Args:
+            batch: pytree of arrays with the rows `own_rows(B)` of a batch of B rows.
+
+        Returns:
+            The batch of all processes, as `shard` returns it.
+        """
+        if self.kind == "pmap":
+            parts = len(self.own_parts)
+            batch = jax.tree.map(lambda x: np.reshape(x, (parts, -1, *np.shape(x)[1:])), batch)
+        return jax.tree.map(self._put_own, batch, jax.tree_util.tree_map_with_path(self._batch_sharding, batch))
+
+    def _put_own(self, own: Any, sharding: NamedSharding) -> jax.Array:
+        size = len(own) // len(self.own_parts)  # rows of a shard
+
+        def part(index: Any) -> Any:
+            at = self.own_parts.index((index[0].start or 0) // size) * size
+            return own[(slice(at, at + size), *index[1:])]
+
+        return jax.make_array_from_callback((size * self.batch_parts, *np.shape(own)[1:]), sharding, part)
 
     def _batch_sharding(self, path: tuple[Any, ...], leaf: Any) -> NamedSharding:
         parts = self.mesh.shape.get(CONTEXT, 1)
@@ -207,13 +258,13 @@ class Layout:
             tree: pytree of arrays on the devices.
 
         Returns:
-            The tree as unsharded numpy arrays. They do not share memory with `tree`, so no later step can change them.
+            The tree as unsharded numpy arrays, which do not share memory with `tree`: no later step can change them.
         """
         whole = lambda x: x if getattr(x, "is_fully_addressable", True) or x.is_fully_replicated else _gathered(x)
         return jax.tree.map(lambda x: np.array(whole(x), copy=True), tree)
 
     def _specs(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, PartitionSpec]:
-        """Return the spec of every name. Raise the same errors as `shardings`."""
+        """Return {name of a leaf: `PartitionSpec`}. Raise the same errors as `shardings`."""
         where = "parallel.Layout: rules"
         specs = dict.fromkeys(shapes, PartitionSpec())
         ruled: dict[str, str] = {}
@@ -235,7 +286,7 @@ class Layout:
         return specs
 
     def _check(self, name: str, shape: tuple[int, ...], pattern: str, spec: PartitionSpec) -> None:
-        """Raise a ValueError if a spec does not fit the shape of a leaf."""
+        """Raise a ValueError if a `PartitionSpec` does not fit the shape of a leaf."""
         if len(spec) > len(shape):
             raise ValueError(
                 f"parallel.Layout: rules: {pattern!r} does not fit {name!r}; expected at most {len(shape)} entries for "
@@ -262,8 +313,8 @@ def make_layout(
 
     Args:
         mesh: sizes of the mesh axes, such as `{"data": 8}`, or "data=4,model=2" as on the command line. A size of -1
-            stands for all remaining devices. None puts all devices on the axis `data`. A net uses the axes `data`,
-            `fsdp`, `tensor` and `context` by its own rules; see `Layout.for_net`.
+            means all remaining devices. None puts all devices on the axis `data`. A net has its own rules for the
+            axes `data`, `fsdp`, `tensor` and `context`; see `Layout.for_net`.
         kind: transformation that runs steps. "pmap" and "shard_map" do not accept rules, because their steps see
             complete parameters.
         rules: {name pattern: PartitionSpec} for parameters and buffers. See `funcnet.tree` for patterns.
@@ -273,9 +324,9 @@ def make_layout(
         A `Layout`.
 
     Raises:
-        ValueError: if `kind` is unknown, if the mesh needs more devices than exist, if neither a rule nor the batch
-            uses an axis of the mesh, if `batch_axes` names an unknown axis, or if `rules` are given for pmap or
-            shard_map.
+        ValueError: if `kind` is unknown, if the mesh needs more devices than exist, if an axis of the mesh is used
+            neither by a rule nor by the batch, if `batch_axes` names an unknown axis, or if `rules` are given for pmap
+            or shard_map.
 
     Example:
         >>> layout = make_layout("data=4,model=2", rules={"fc.weight": PartitionSpec("model", None)})
@@ -290,17 +341,16 @@ def make_layout(
     sizes = parse_mesh(mesh) if isinstance(mesh, str) else mesh
     made = make_mesh(sizes)
     if batch_axes is None:
-        # In this order. With data first, XLA computes wrong gradients of layers whose inputs are sharded along data and
-        # fsdp, and whose outputs along tensor (seen with JAX 0.10.0 and 0.10.2; tests/parallel/test_gradients.py).
+        # fsdp must be first. With data first, XLA computes wrong gradients of layers whose inputs are sharded along
+        # data and fsdp, and whose outputs along tensor (JAX 0.10.0 and 0.10.2; tests/parallel/test_gradients.py).
         batch_axes = tuple(axis for axis in (FSDP, AXIS) if axis in made.shape)
     layout = Layout(kind, made, dict(rules or {}), batch_axes)
     used = {axis for spec in layout.rules.values() for axis in _axes(*spec)}
     for axis, size in layout.mesh.shape.items():
         if axis not in used | {*batch_axes, TENSOR, CONTEXT} and size > 1:
             raise ValueError(
-                f"parallel.make_layout: no array is sharded along the axis {axis!r}; expected only axes that a rule or "
-                f"the batch ({', '.join(batch_axes)}) uses, or tensor and context, got the mesh "
-                f"{dict(layout.mesh.shape)}."
+                f"parallel.make_layout: no array is sharded along the axis {axis!r}; expected the axes data, fsdp, "
+                f"tensor and context, or an axis that a rule or batch_axes names, got {dict(layout.mesh.shape)}."
             )
     for axis in batch_axes:
         if axis not in layout.mesh.axis_names:
@@ -317,7 +367,7 @@ def make_layout(
 
 
 def _put(array: Any, sharding: NamedSharding) -> jax.Array:
-    """Place an array that all processes have, of which each device takes its part."""
+    """Place an array on the devices. Every process has the entire array, and each device receives its part."""
     if jax.dtypes.issubdtype(getattr(array, "dtype", None), jax.dtypes.prng_key):
         data = _put(jax.random.key_data(array), sharding)
         return jax.random.wrap_key_data(data, impl=jax.random.key_impl(array))
@@ -326,7 +376,7 @@ def _put(array: Any, sharding: NamedSharding) -> jax.Array:
 
 
 def _gathered(array: jax.Array) -> jax.Array:
-    """Return a replicated copy of an array of several processes."""
+    """Return a replicated copy of an array whose shards are on the devices of several processes."""
     whole = NamedSharding(array.sharding.mesh, PartitionSpec())  # type: ignore[attr-defined]
     return jax.jit(lambda x: x, out_shardings=whole)(array)
 
@@ -336,12 +386,12 @@ def _matched(pattern: str, names: Mapping[str, Any]) -> list[str]:
 
 
 def _axes(*entries: str | tuple[str, ...] | None) -> list[str]:
-    """Return the mesh axes in entries of a `PartitionSpec`."""
+    """Return the names of the mesh axes that occur in some entries of a `PartitionSpec`."""
     return [axis for entry in entries for axis in ((entry,) if isinstance(entry, str) else entry or ())]
 
 
 def _name(path: tuple[Any, ...]) -> str:
-    """Return the dotted path of the innermost nested dicts, such as fc.weight for opt_state[0].mu["fc"]["weight"]."""
+    """Return a leaf's name, the path of its innermost dicts: fc.weight for the leaf opt_state[0].mu["fc"]["weight"]."""
     segments: list[str] = []
     for key in reversed(path):
         if not isinstance(key, jax.tree_util.DictKey):

@@ -3,13 +3,28 @@
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh
 
-__all__ = ["AXIS", "CONTEXT", "FSDP", "TENSOR", "make_mesh", "parse_mesh", "select_devices", "use_virtual_cpu_devices"]
+__all__ = [
+    "AXIS",
+    "CONTEXT",
+    "FSDP",
+    "TENSOR",
+    "Device",
+    "find_device",
+    "find_devices",
+    "make_mesh",
+    "parse_mesh",
+    "select_devices",
+    "use_virtual_cpu_devices",
+]
+
+Device: TypeAlias = jax.Device | int
 
 AXIS = "data"  # the axis along which batches are sharded; the `axis_name` of collectives
 FSDP = "fsdp"  # batches, parameters and optimizer state are sharded along it; parameters are gathered when a layer runs
@@ -20,8 +35,8 @@ CONTEXT = "context"  # sequences are sharded along it
 def use_virtual_cpu_devices(count: int) -> None:
     """Make the CPU appear as `count` devices. Call this function before JAX makes an array or lists its devices.
 
-    Each device has its own memory and its own share of the work, so a step that is correct on 8 virtual devices is
-    correct on 8 GPUs. If JAX finds a GPU or TPU, that device type remains the default backend.
+    Each virtual device has its own memory and its own share of the work, so a step that is correct on 8 virtual devices
+    is correct on 8 GPUs. If JAX finds a GPU or TPU, that device type remains the default backend.
 
     Args:
         count: number of devices, at least 1.
@@ -35,7 +50,7 @@ def use_virtual_cpu_devices(count: int) -> None:
     if count < 1:
         raise ValueError(f"parallel.use_virtual_cpu_devices: count is too small; expected at least 1, got {count}.")
     if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
-        return  # JAX accepts only one of the two settings; select_devices reports too few devices
+        return  # JAX accepts only one of the two settings; select_devices checks the number
     try:
         jax.config.update("jax_num_cpu_devices", count)
     except RuntimeError as error:  # JAX has already started
@@ -81,11 +96,60 @@ def select_devices(count: int | None = None) -> list[jax.Device]:
     return list(found[:count])
 
 
-def parse_mesh(text: str) -> dict[str, int]:
-    """Parse the sizes of mesh axes in the form of the command line.
+def find_devices(given: Sequence[Device], where: str) -> list[jax.Device]:
+    """Return devices of this process, which are given as devices or as numbers.
 
     Args:
-        text: axes and sizes, such as "data=4,model=2". A size of -1 stands for all remaining devices.
+        given: devices, or their numbers in `jax.local_devices()`.
+        where: prefix for error messages, such as the name of the caller.
+
+    Raises:
+        ValueError: if `given` is empty, or a device does not exist in this process.
+        TypeError: if `given` is not a sequence.
+
+    Example:
+        >>> find_devices([0, jax.devices()[2]], where="example")
+        [CpuDevice(id=0), CpuDevice(id=2)]
+    """
+    if not isinstance(given, Sequence):
+        raise TypeError(
+            f"{where}: devices has the wrong type; expected a list of devices or of their numbers, got {given!r}."
+        )
+    if not given:
+        raise ValueError(f"{where}: there are no devices; expected at least one, got none.")
+    return [find_device(one, where) for one in given]
+
+
+def find_device(given: Device, where: str) -> jax.Device:
+    """Return a device of this process, which is given as a device or as its number in `jax.local_devices()`.
+
+    Args:
+        given: the device, or its number.
+        where: prefix for error messages, such as the name of the caller.
+
+    Raises:
+        ValueError: if the device does not exist in this process.
+
+    Example:
+        >>> find_device(3, where="example")
+        CpuDevice(id=3)
+    """
+    local = jax.local_devices()
+    if isinstance(given, jax.Device) and given.process_index == jax.process_index():
+        return given
+    if isinstance(given, int | np.integer) and 0 <= given < len(local):
+        return local[given]
+    raise ValueError(
+        f"{where}: unknown device; expected a jax.Device of this process or a number from 0 to {len(local) - 1}, got "
+        f"{given!r}."
+    )
+
+
+def parse_mesh(text: str) -> dict[str, int]:
+    """Parse the axis sizes of a mesh, written as on the command line.
+
+    Args:
+        text: axes and sizes, such as "data=4,tensor=2". A size of -1 means all remaining devices.
 
     Returns:
         A dict {axis: size}, in the order of the text.
@@ -94,8 +158,8 @@ def parse_mesh(text: str) -> dict[str, int]:
         ValueError: if the text is not of this form, or an axis occurs twice.
 
     Example:
-        >>> parse_mesh("data=-1,model=2")
-        {'data': -1, 'model': 2}
+        >>> parse_mesh("data=-1,tensor=2")
+        {'data': -1, 'tensor': 2}
     """
     found: dict[str, int] = {}
     for part in text.split(","):
@@ -103,7 +167,7 @@ def parse_mesh(text: str) -> dict[str, int]:
         if not equals or not name.isidentifier() or not re.fullmatch(r"-1|[1-9]\d*", size) or name in found:
             raise ValueError(
                 f"parallel.parse_mesh: {text!r} is not a mesh; expected axes with sizes, such as data=8 or "
-                f"data=-1,model=2, got {part.strip()!r}."
+                f"data=-1,tensor=2, got {part.strip()!r}."
             )
         found[name] = int(size)
     return found
@@ -119,8 +183,8 @@ def make_mesh(sizes: Mapping[str, int] | None = None) -> Mesh:
     `jax.set_mesh(mesh)`.
 
     Args:
-        sizes: {axis: size}. One size may be -1, which stands for all remaining devices. None puts all devices on
-            `AXIS`.
+        sizes: {axis: size}. One size may be -1, which means all remaining devices. None puts all devices on the axis
+            `data`.
 
     Returns:
         A `jax.sharding.Mesh`.

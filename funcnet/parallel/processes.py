@@ -1,8 +1,8 @@
 """Several processes in one run: how they join, agree, and notice that one of them has died.
 
 `jax.distributed` connects the processes to the coordinator, which is process 0. All processes run the same program on
-the same arrays. Values of the host, such as a decision or a configuration, are exchanged through the coordinator
-without a device, so any thread may do this.
+the same arrays. Host values, such as a decision or a configuration, are exchanged through the coordinator and not
+through the devices, so any thread may exchange them.
 """
 
 import atexit
@@ -37,12 +37,12 @@ __all__ = [
 
 HEARTBEAT = 20  # seconds without a sign of life after which a process counts as dead
 LEAVING = 30  # seconds for which process 0 waits until the others have left, when all end with the same error
-_numbers = itertools.count()  # of exchanges; equal in all processes, because they make the same calls in the same order
+_numbers = itertools.count()  # of exchanges; equal in all processes, which make the same calls in the same order
 _watchers: list[Any] = []
 
 
 class ProcessError(ValueError):
-    """The processes of a run cannot join, disagree, or one of them has died."""
+    """The processes of a run cannot join or do not agree, or one of them has died."""
 
 
 def process_count() -> int:
@@ -51,12 +51,12 @@ def process_count() -> int:
 
 
 def is_first() -> bool:
-    """Return whether this is process 0, which writes the files of a run and prints."""
+    """Return whether this is process 0, which writes the files and prints the messages of a run."""
     return not _state().process_id
 
 
 def process_name() -> str:
-    """Return "process I: " as the beginning of a message, or "" in a run of one process."""
+    """Return the prefix of messages: "process I: ", or "" in a run of one process."""
     return "" if _client() is None else f"process {_state().process_id}: "
 
 
@@ -65,8 +65,9 @@ def join_processes(
 ) -> None:
     """Join the other processes of a run. Call this function before JAX makes an array or lists its devices.
 
-    Without arguments, the values come from the environment that Slurm (srun), Open MPI (mpirun) or a Kubernetes JobSet
-    with the variables of `scripts/launch/jobset.yaml` provides. If there is none, the run has one process.
+    If `coordinator`, `count` and `index` are None, their values come from the environment variables of Slurm (srun),
+    Open MPI (mpirun) or a Kubernetes JobSet like `scripts/launch/jobset.yaml`. Without such variables, the run has one
+    process.
 
     Args:
         coordinator: address HOST:PORT of process 0.
@@ -76,8 +77,8 @@ def join_processes(
         where: prefix for error messages, the name of the command.
 
     Raises:
-        ProcessError: if only some of the values are given, they are out of range, or the processes do not come together
-            in time.
+        ProcessError: if only some of the values are given, if a value or an environment variable is not valid, if the
+            port of the coordinator is in use, or if not all processes join in time.
 
     Example:
         >>> join_processes(None, None, None, where="pretrain")  # one process
@@ -89,7 +90,7 @@ def join_processes(
     given = {"--coordinator": coordinator, "--num-processes": count, "--process-id": index}
     missing = [flag for flag, value in given.items() if value is None]
     if len(missing) == len(given):
-        found = _of_environment(os.environ)
+        found = _of_environment(os.environ, where)
         if found is None:
             return
         coordinator, count, index = found
@@ -112,7 +113,8 @@ def wait_for_all(name: str, timeout: float = 600) -> None:
     """Wait until all processes have called this function with the same name.
 
     Raises:
-        ProcessError: if a process has not called it within `timeout` seconds. The message names the process.
+        ProcessError: if a process does not call this function within `timeout` seconds. The message names the missing
+            process.
     """
     client = _client()
     if client is None:
@@ -130,8 +132,8 @@ def first_decides(decide: Callable[[], Any], *, timeout: float = 600) -> Any:
     """Call a function in process 0 only, and return its result in all processes.
 
     Args:
-        decide: a function whose result is JSON.
-        timeout: seconds for which the other processes wait.
+        decide: a function that returns a JSON value.
+        timeout: seconds for which the other processes wait for the result.
 
     Raises:
         ProcessError: in the other processes, if the function raises an exception in process 0, or takes too long.
@@ -166,15 +168,15 @@ def first_decides(decide: Callable[[], Any], *, timeout: float = 600) -> Any:
 
 
 def check_equal(facts: Mapping[str, Any], *, where: str) -> None:
-    """Check that all processes have the same facts: their configuration, their code, their data.
+    """Check that all processes have the same facts, such as their configuration, their code and their data.
 
     Args:
         facts: {name: JSON value}.
         where: prefix for error messages.
 
     Raises:
-        ProcessError: in every process, if a process differs from process 0. The message names the fact, the process and
-            the two values.
+        ProcessError: in every process, if a process differs from process 0. The message names the fact, the process,
+            and the values of the fact in this process and in process 0.
     """
     client = _client()
     if client is None:
@@ -182,7 +184,7 @@ def check_equal(facts: Mapping[str, Any], *, where: str) -> None:
     folder, own = f"funcnet/facts/{next(_numbers)}", json.dumps(facts, sort_keys=True, default=str)
     client.key_value_set(f"{folder}/{_state().process_id}", own)
     everyone = [json.loads(client.blocking_key_value_get(f"{folder}/{i}", 600_000)) for i in range(process_count())]
-    wait_for_all(folder)  # a process that ends with an error must not take the answers with it
+    wait_for_all(folder)  # if this process, the coordinator, ended now, the others could not read the facts
     for number, other in enumerate(everyone):
         for name in everyone[0] | other:
             expected, found = everyone[0].get(name), other.get(name)
@@ -195,18 +197,18 @@ def check_equal(facts: Mapping[str, Any], *, where: str) -> None:
 
 
 class Proposal:
-    """A value that any process may propose. All processes find the one that was proposed first."""
+    """A value that any process may propose. All processes find the value that was proposed first."""
 
     def __init__(self) -> None:
         self._name = f"funcnet/proposal/{next(_numbers)}"
 
     def make(self, value: Any) -> None:
-        """Propose a JSON value. Another process may have been faster."""
+        """Propose a JSON value. The call has no effect if a process has already proposed a value."""
         with contextlib.suppress(jax.errors.JaxRuntimeError):
             _client().key_value_set(self._name, json.dumps(value))
 
     def find(self) -> Any:
-        """Return the proposed value, or None."""
+        """Return the value that was proposed first, or None if there is no proposal yet."""
         try:
             return json.loads(_client().key_value_try_get(self._name))
         except jax.errors.JaxRuntimeError:
@@ -215,10 +217,10 @@ class Proposal:
 
 @contextlib.contextmanager
 def watch_processes() -> Iterator[None]:
-    """A context that gives an error of a collective operation the name of the process that has died.
+    """If a collective operation fails inside the block, raise an error that names the process that has died.
 
-    If the coordinator has died, or a collective operation does not end, the runtime of JAX ends this process. A small
-    process beside this one then says so.
+    If the coordinator has died, or a collective operation does not end, the JAX runtime ends this process. In this
+    case, a small helper process prints the reason.
 
     Raises:
         ProcessError: if a process has died.
@@ -234,22 +236,24 @@ def watch_processes() -> Iterator[None]:
 
 
 def leave(code: int) -> None:
-    """End this process at once, if it is one of several. The usual end waits for the others, which may be dead."""
+    """If the run has several processes, end this process at once. A normal exit waits for the other processes, which
+    may be dead.
+    """
     if _client() is not None:
         _dismiss_watchers()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
         if not is_first():  # in a thread, because a dead coordinator does not answer
             said = threading.Thread(target=_say_left, daemon=True)
             said.start()
             said.join(5)
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):
-                stream.flush()
         os._exit(code)
 
 
 def _state() -> Any:
-    """Return what JAX knows of the processes. It is not part of JAX's public API; orbax uses it in the same way. The
-    public functions would start the devices, which must not happen before their number is set.
+    """Return JAX's record of the processes. This record is not part of JAX's public API; orbax uses it in the same way.
+    JAX's public functions would start the devices, which must not happen before the number of devices is set.
     """
     from jax._src import distributed
 
@@ -279,7 +283,7 @@ def _let_others_leave() -> None:
 
 
 def _late(error: Exception) -> str:
-    """Return the numbers of the processes that a message of the coordinator names."""
+    """Return the numbers of the late processes, which an error message of the coordinator lists one per line."""
     return ", ".join(re.findall(r"^(\d+)$", str(error), re.MULTILINE))
 
 
@@ -296,17 +300,31 @@ def _missing() -> str:
 # --------------------------------------------------------------------------------------------------------- to join
 
 
-def _of_environment(variables: Mapping[str, str]) -> tuple[str | None, int, int] | None:
-    """Return (coordinator, number of processes, number of this process), or None for a single process."""
+def _of_environment(variables: Mapping[str, str], where: str) -> tuple[str | None, int, int] | None:
+    """Return (address of the coordinator, number of processes, number of this process), or None for a run of one
+    process.
+    """
     for count, index in (
         ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
         ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
         ("JAX_NUM_PROCESSES", "JOB_COMPLETION_INDEX"),
     ):
-        if int(variables.get(count) or 1) > 1 and index in variables:
-            address = variables.get("JAX_COORDINATOR_ADDRESS")  # without it, JAX finds that of Slurm and Open MPI
-            return address, int(variables[count]), int(variables[index])
+        if _number(variables, count, where) > 1 and index in variables:
+            address = variables.get("JAX_COORDINATOR_ADDRESS")  # if None, JAX finds that of Slurm or Open MPI
+            return address, _number(variables, count, where), _number(variables, index, where)
     return None
+
+
+def _number(variables: Mapping[str, str], name: str, where: str) -> int:
+    """Return an environment variable as a number, or 1 if it is not set."""
+    text = variables.get(name) or "1"
+    try:
+        return int(text)
+    except ValueError:
+        raise ProcessError(
+            f"{where}: the environment variable {name} is not a number; expected a whole number as launchers set it, "
+            f"got {text!r}. Unset it, or pass --coordinator, --num-processes and --process-id."
+        ) from None
 
 
 def _initialize(coordinator: str | None, count: int, index: int, timeout: float, where: str) -> None:
@@ -323,7 +341,7 @@ def _initialize(coordinator: str | None, count: int, index: int, timeout: float,
         )
     except jax.errors.JaxRuntimeError as error:
         raise ProcessError(
-            f"{where}: the {count} processes did not come together; expected all of them at "
+            f"{where}: the {count} processes did not all join the run; expected all of them at "
             f"{coordinator or 'the coordinator'} within {timeout:g} seconds, got: {str(error).splitlines()[0]}"
         ) from error
     if coordinator is not None:
@@ -331,9 +349,9 @@ def _initialize(coordinator: str | None, count: int, index: int, timeout: float,
 
 
 def _check_address(coordinator: str, index: int, timeout: float, where: str) -> None:
-    """Wait until the coordinator answers. In process 0, check that its port is free."""
+    """Wait until the coordinator answers. In process 0, which becomes the coordinator, check that its port is free."""
     host, _, port = coordinator.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not port.isdigit() or not 0 < int(port) < 2**16:
         raise ProcessError(f"{where}: --coordinator is not an address; expected HOST:PORT, got {coordinator!r}.")
     if index == 0:
         with socket.socket(socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET) as probe:
@@ -360,12 +378,12 @@ def _check_address(coordinator: str, index: int, timeout: float, where: str) -> 
             time.sleep(0.2)
 
 
-# When a process dies, the runtime of JAX may abort this one, and then no Python code of it runs any more.
+# When another process dies, the JAX runtime may abort this process, which then runs no more Python code.
 _WATCHER = """
 import socket, sys
 host, port, index = sys.argv[1:]
 if sys.stdin.read() != "done":
-    who = "it was killed, or JAX ended it because another process has died, whose number is in the lines above"
+    who = "it was killed, or JAX ended it because another process has died (the lines above have its number)"
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
     except OSError:

@@ -16,8 +16,8 @@ __all__ = ["sharding_report"]
 def sharding_report(params: names_of.Tree, shardings: names_of.Tree) -> str:
     """Return a table of the parameters: shape, sharding, and bytes per device.
 
-    Layers of a stack whose parameters have equal shapes and shardings share a line, in which `*` stands for their
-    numbers.
+    Layers of a stack whose parameters have equal shapes and shardings share a line, in which `*` replaces the number of
+    the layer.
 
     Args:
         params: parameters, or their `jax.ShapeDtypeStruct`s.

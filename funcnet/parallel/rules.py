@@ -1,4 +1,4 @@
-"""The sharding rules of a net, collected from its modules; and rules in the form of the command line."""
+"""Sharding rules, which the modules of a net declare, or the user gives on the command line."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -16,12 +16,15 @@ SMALLEST = 1024  # entries; a smaller parameter without a rule is replicated
 
 
 def sharding_rules(net: nn.Module, params: names_of.Tree, sizes: Mapping[str, int]) -> dict[str, PartitionSpec]:
-    """Return the sharding of every parameter of a net that the mesh shards.
+    """Return the sharding of every parameter that is sharded on the mesh.
 
-    Each module class states the rules for the parameters beneath it in `sharding_rules`; an outer module overrides an
-    inner one. Layers of `nn` shard their output features along `tensor` and their input features along `fsdp`. Models
-    override them, so that a pair of layers needs one exchange (Megatron's column and row split). A parameter without
-    a rule is sharded along `fsdp` only. A dimension that an axis does not divide is not sharded along it.
+    A module class declares sharding rules in its attribute `sharding_rules`. The rules apply to the parameters of the
+    module and of its submodules. If a module and one of its submodules both have a rule for a parameter, the rule of
+    the outer module applies. Layers of `nn` shard their output features along `tensor` and their input features along
+    `fsdp`. A model may override the rules of its layers, so that the devices exchange data only once for two
+    consecutive layers (Megatron's column and row split). A parameter without a rule is sharded along `fsdp` only, or
+    replicated if it has fewer than 1,024 entries. A dimension is not sharded along an axis whose size does not divide
+    it.
 
     Args:
         net: the description.
@@ -32,8 +35,9 @@ def sharding_rules(net: nn.Module, params: names_of.Tree, sizes: Mapping[str, in
         {name of a parameter: PartitionSpec}, without the replicated parameters.
 
     Raises:
-        ValueError: if the axis `tensor` does not divide a size that must not be split unevenly (see
-            `Module.sharding_sizes`), such as the number of heads. The message says which sizes would.
+        ValueError: if the size of the axis `tensor` does not divide a size that must not be split unevenly (see
+            `Module.sharding_sizes`), such as the number of heads. The message lists the sizes of `tensor` that are
+            possible.
 
     Example:
         >>> import jax
@@ -68,7 +72,7 @@ def sharding_rules(net: nn.Module, params: names_of.Tree, sizes: Mapping[str, in
 
 
 def check_sizes(net: nn.Module, sizes: Mapping[str, int]) -> None:
-    """Raise a ValueError if a mesh axis does not divide a size of a module that it must divide."""
+    """Raise a ValueError if a mesh axis does not divide a size that `Module.sharding_sizes` lists for this axis."""
     for name, module in net.named_modules():
         for what, (axis, size) in module.sharding_sizes().items():
             parts = sizes.get(axis, 1)
@@ -81,7 +85,7 @@ def check_sizes(net: nn.Module, sizes: Mapping[str, int]) -> None:
 
 
 def parse_rules(texts: Iterable[str]) -> dict[str, PartitionSpec]:
-    """Parse sharding rules in the form of the command line.
+    """Parse sharding rules, written as on the command line.
 
     Args:
         texts: rules such as "**.dense.weight=tensor,-". A comma separates the dimensions, "-" means that a dimension is
@@ -120,7 +124,9 @@ def _matching(pattern: str, names: Iterable[str]) -> list[str]:
 
 
 def _fully_sharded(shape: tuple[int, ...], sizes: Mapping[str, int]) -> tuple[Any, ...]:
-    """Return the axes of a parameter without a rule: `fsdp` for the first dimension that it divides."""
+    """Return the entries of the spec for a parameter without a rule, which is sharded along `fsdp` only. The sharded
+    dimension is the first one that the size of `fsdp` divides.
+    """
     parts = sizes.get(FSDP, 1)
     if math.prod(shape) < SMALLEST:
         return ()
@@ -129,7 +135,9 @@ def _fully_sharded(shape: tuple[int, ...], sizes: Mapping[str, int]) -> tuple[An
 
 
 def _fitting(spec: Iterable[Any], shape: tuple[int, ...], sizes: Mapping[str, int]) -> list[Any]:
-    """Return the entries of a spec, without axes that the mesh lacks or that do not divide the dimension."""
+    """Return the entries of a `PartitionSpec`, without mesh axes that do not exist or whose size does not divide the
+    dimension.
+    """
     entries = []
     for entry, size in zip(spec, shape, strict=False):
         axes = [axis for axis in ((entry,) if isinstance(entry, str) else entry or ()) if sizes.get(axis, 1) > 1]

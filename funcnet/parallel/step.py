@@ -1,4 +1,5 @@
-"""Run one step function on a mesh with `jit`, `shard_map` or `pmap`. The results are equal.
+"""Run one step function on a mesh with `jit`, `shard_map` or `pmap`. A step without random numbers has the same results
+in all three cases.
 
 A step is a function `step(state, batch, key, *, axis_name)`:
 
@@ -12,7 +13,7 @@ Under pmap and shard_map, differentiate the sum over the device's own rows, and 
 not differentiate a loss that is already summed over devices. The transpose of this sum is another sum over devices, so
 the gradients would be N times too large on N devices. `shard_map` runs with `check_vma=False`, so that it behaves like
 pmap. With the default `check_vma=True`, the gradient of a replicated parameter is already summed. In JAX, pmap is in
-maintenance mode and is built on shard_map. It is supported here for existing code.
+maintenance mode and is built on shard_map. This package supports pmap for existing code.
 """
 
 import functools
@@ -27,7 +28,7 @@ from jax.sharding import PartitionSpec
 from funcnet.parallel.layout import Layout
 from funcnet.parallel.mesh import CONTEXT
 
-__all__ = ["average_over", "fold_in_device", "parallelize", "sum_over"]
+__all__ = ["average_over", "first_over", "fold_in_device", "parallelize", "sum_over"]
 
 Step = Callable[..., Any]
 AxisName = str | tuple[str, ...] | None
@@ -45,7 +46,8 @@ def parallelize(
         state: initial state from `layout.place`, if the step returns (next state, other outputs). The next state then
             has the same shardings as `state`, so that the next call is not compiled again. If `state` is None, all
             outputs are replicated.
-        donate: if True, reuse the memory of the state for the outputs. The caller's `state` is then deleted.
+        donate: if True, reuse the memory of the state for the outputs. After the call, the arrays of a donated `state`
+            are deleted.
 
     Returns:
         A function `call(state, batch, key)`. `state` must be from `layout.place`, `batch` must be from `layout.shard`,
@@ -82,7 +84,9 @@ def parallelize(
 
 
 def _on_mesh(layout: Layout, step: Step, *arguments: Any) -> Any:
-    """Run a step. Layers that see parts of a sequence ask for the surrounding mesh."""
+    """Run a step inside the context of the mesh. Layers need this context to exchange parts of a sequence between
+    devices.
+    """
     with jax.sharding.use_abstract_mesh(layout.mesh.abstract_mesh):
         return step(*arguments)
 
@@ -92,7 +96,11 @@ def sum_over(tree: Any, axis_name: AxisName) -> Any:
 
     Args:
         tree: pytree of arrays.
-        axis_name: the step's argument `axis_name`. If it is None (under jit), the tree is returned unchanged.
+        axis_name: the step's argument `axis_name`. If `axis_name` is None (under jit), the tree is returned unchanged.
+
+    Example:
+        >>> jax.vmap(lambda x: sum_over(x, "data"), axis_name="data")(jnp.array([1, 2]))
+        Array([3, 3], dtype=int32)
     """
     return tree if axis_name is None else lax.psum(tree, axis_name)
 
@@ -102,7 +110,12 @@ def average_over(tree: Any, axis_name: AxisName) -> Any:
 
     Args:
         tree: pytree of arrays.
-        axis_name: the step's argument `axis_name`. If it is None (under jit), the tree is returned unchanged.
+        axis_name: the step's argument `axis_name`. If `axis_name` is None (under jit), the tree is returned unchanged.
+
+    Example:
+        >>> tree = {"mean": jnp.array([1.0, 2.0]), "count": jnp.array([3, 4])}
+        >>> jax.vmap(lambda tree: average_over(tree, "data"), axis_name="data")(tree)
+        {'count': Array([4, 4], dtype=int32), 'mean': Array([1.5, 1.5], dtype=float32)}
     """
     if axis_name is None:
         return tree
@@ -111,11 +124,47 @@ def average_over(tree: Any, axis_name: AxisName) -> Any:
     )
 
 
+def first_over(tree: Any, axis_name: AxisName) -> Any:
+    """Replace every leaf with the leaf of the first device, in one collective for all leaves.
+
+    The values on other devices do not matter, even if they are NaN.
+
+    Args:
+        tree: pytree of arrays of numbers or booleans.
+        axis_name: the step's argument `axis_name`. If `axis_name` is None (under jit), the tree is returned unchanged.
+
+    Returns:
+        The tree of the device with index 0 along `axis_name`, on all devices. In the result, a negative zero is
+        replaced by zero.
+
+    Example:
+        >>> ranks = jnp.arange(8)
+        >>> jax.vmap(lambda rank: first_over(rank + 5, "data"), axis_name="data")(ranks)
+        Array([5, 5, 5, 5, 5, 5, 5, 5], dtype=int32)
+
+    Reference: `broadcast_buffers` of `torch.nn.parallel.DistributedDataParallel`.
+    """
+    if axis_name is None:
+        return tree
+    is_first = lax.axis_index(axis_name) == 0
+    narrow = lambda x: x.astype(jnp.int32) if x.dtype == bool else x  # there is no sum of booleans
+    summed = lax.psum(
+        jax.tree.map(lambda x: jnp.where(is_first, narrow(x), jnp.zeros_like(narrow(x))), tree), axis_name
+    )
+    return jax.tree.map(lambda x, before: x.astype(before.dtype), summed, tree)
+
+
 def fold_in_device(key: jax.Array, axis_name: AxisName) -> jax.Array:
     """Make a different key for each device. With equal keys, dropout would drop the same units on every device.
 
     Args:
         key: random key, equal on all devices.
-        axis_name: the step's argument `axis_name`. If it is None (under jit), the key is returned unchanged.
+        axis_name: the step's argument `axis_name`. If `axis_name` is None (under jit), the key is returned unchanged.
+
+    Example:
+        >>> draw = lambda _: jax.random.uniform(fold_in_device(jax.random.key(0), "data"))
+        >>> first, second = jax.vmap(draw, axis_name="data")(jnp.arange(2))
+        >>> bool(first == second)
+        False
     """
     return key if axis_name is None else jax.random.fold_in(key, lax.axis_index(axis_name))

@@ -17,11 +17,13 @@ from funcnet.files import require_folder, require_other, write_json
 from funcnet.heads import check_length
 from funcnet.models import bert
 from funcnet.serving.inference import Inference, inference
+from funcnet.settings import with_helps
 from funcnet.train import compilation_cache
 
 __all__ = ["BenchServe", "Latency", "bench_serve", "measure", "random_items"]
 
 
+@with_helps
 @dataclasses.dataclass(frozen=True)
 class BenchServe:
     """Measure how long a fine-tuned or pretrained model takes to answer a text.
@@ -32,7 +34,7 @@ class BenchServe:
     """
 
     what: tyro.conf.Positional[Literal["serve"]]
-    """What to measure. "serve" measures the time from a text to its answer."""
+    """What to measure. "serve" measures how long the model takes to answer a text."""
     directory: tyro.conf.Positional[Path]
     """Output directory of `funcnet pretrain` or `finetune`, or a Hugging Face directory with a vocabulary."""
     file: Path | None = None
@@ -44,17 +46,17 @@ class BenchServe:
     threads: Annotated[tuple[int, ...], tyro.conf.arg(aliases=["-t"])] = (1, 2, 4)
     """One or more numbers of threads that send texts at the same time. Each number is measured separately."""
     seconds: float = 2.0
-    """Duration of the measurement for each line of the table, in seconds."""
+    """Duration of each measurement, which gives one line of the table, in seconds."""
     seq_len: int | None = None
-    """Maximum number of tokens per row. The default is the row length of fine-tuning if the model is fine-tuned,
-    otherwise the size of its position table."""
+    """Maximum number of tokens per row. The default is the --seq-len with which the model was fine-tuned, or the size
+    of the model's position table if it was not fine-tuned."""
     out: Path | None = None
     """File to write the results to, as JSON."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Latency:
-    """One line of the table.
+    """The latency for one text length and number of threads: one line of the table.
 
     Attributes:
         texts: length of the texts in tokens, or name of the file.
@@ -178,7 +180,9 @@ def _of_lines(serve: Inference, file: Path, lines: Sequence[str]) -> dict[str, l
 
 
 def random_items(serve: Inference, lengths: Sequence[int]) -> dict[str, list[Any]]:
-    """Return {name of a length: items}. The items consist of random words, which fill rows of this length."""
+    """Return a dict such as {"16 tokens": items} with 16 items of random words per length. Each item fills a row of its
+    length.
+    """
     head, found = serve.head, {}
     for length in dict.fromkeys(min(length, serve.run.longest) for length in lengths):
         random = np.random.default_rng(length)

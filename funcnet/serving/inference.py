@@ -1,4 +1,4 @@
-"""`inference(directory)` returns a function that maps texts to answers and is compiled in advance."""
+"""`inference(directory)` returns a function that is compiled in advance and maps texts to answers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from funcnet.heads import HEADS, Head, TextEncoder, open_head
 from funcnet.heads.buckets import LENGTHS, Bucketed
 from funcnet.heads.encoding import Encoded
 from funcnet.models import bert
+from funcnet.models.integers import open_bert
+from funcnet.quantization import refuse_int8
 
 __all__ = ["Inference", "inference"]
 
@@ -31,7 +33,7 @@ class Inference:
         run: compiled model, which pads rows to a few fixed shapes.
         model: (params, state), on the device.
         words: tokens of the vocabulary that are complete words.
-        truncated: number of items that have been cut so far.
+        truncated: number of items so far that were cut to the length of a row.
         pairs: True if the function takes only pairs of texts, False if it takes only single texts, and None if it
             takes both or another kind of item.
     """
@@ -50,9 +52,9 @@ class Inference:
         return self.batch([item])[0]
 
     def batch(self, items: Iterable[Any]) -> list[Any]:
-        """Return the answers for many items. Several items run in one batch.
+        """Return the answers for many items, several of which run in one batch.
 
-        The answers are the same as for single items, except for rounding.
+        Except for rounding, the answers do not depend on which items run together.
 
         Raises:
             TypeError: if `items` is a single text, or an item has the wrong type for the task.
@@ -105,40 +107,44 @@ def inference(
     The tasks have these items and answers:
 
     - "fill-mask": a text with `[MASK]` -> for each `[MASK]`, in order, a list of `Guess`, the most likely first.
-    - "classify": a text, or a tuple of two texts -> {"label", "probability", "probabilities"}. "labels": the same
-      input -> {"labels", "probabilities"}. "regress": the same input -> {"value"}, or {"values"} if the model has
-      several outputs. "pairs": a tuple of two texts -> the answer of one of these three tasks.
-      A model that `funcnet finetune` trained on single texts does not take pairs, and vice versa.
+    - "classify": a text, or a tuple of two texts -> {"label", "probability", "probabilities"}. "labels": a text, or a
+      tuple of two texts -> {"labels", "probabilities"}. "regress": a text, or a tuple of two texts -> {"value"}, or
+      {"values"} if the model has several outputs. "pairs": takes only a tuple of two texts, and returns the answer for
+      one of these three tasks. A model that `funcnet finetune` trained on single texts does not take pairs, and vice
+      versa.
     - "tokens": a list of words, or a text, which is split at spaces and punctuation -> {"tokens", "tags"}, and also
       "entities" if the tags mark entities.
     - "choice": (text, list of texts) -> {"choice", "text", "probabilities"}.
     - "answer": (question, context) -> {"answer", "start", "n_best"}, as in `funcnet predict`.
 
-    If `serve` is the returned function, `serve(item)` answers one item, and `serve.batch(items)` answers many. Both pad
-    their inputs to one of a few shapes, so that no later text causes a compilation. Texts that are longer than a row
-    are cut, starting with the longer text of a pair, and are counted in `serve.truncated`. There are three exceptions.
-    A model that was fine-tuned with `--long-texts parts` reads all parts of a long text, and does not accept pairs. A
-    long context of a question is read in windows. A text with `[MASK]` that is longer than a row causes an error.
+    If `serve` is the returned function, `serve(item)` answers one item, and `serve.batch(items)` answers many. Both
+    calls pad their inputs to one of a few shapes, so that no later text causes a compilation. Texts that are longer
+    than a row are cut, starting with the longer text of a pair, and are counted in `serve.truncated`. There are three
+    exceptions. A model that was fine-tuned with `--long-texts parts` reads all parts of a long text, and does not
+    accept pairs. The context of a question is read in windows if it is too long for one row. A text with `[MASK]` that
+    is longer than a row causes an error.
 
     Args:
-        path: output directory of `funcnet pretrain` or `finetune`, or a Hugging Face directory with a vocabulary.
-        task: a task that the model's head was trained for. The default is the task of fine-tuning, or the usual task of
-            the architecture in `config.json`.
+        path: output directory of `funcnet pretrain`, `finetune` or `quantize`, or a Hugging Face directory with a
+            vocabulary.
+        task: a task that the model's head was trained for. The default is the task that the model was fine-tuned for
+            or, if there is none, the usual task of the architecture in `config.json`.
         guesses: number of guesses per `[MASK]`.
-        max_length: largest number of tokens per row. The default is the row length of fine-tuning if the model is
-            fine-tuned, otherwise the size of its position table.
-        sizes: allowed batch sizes, in rows. A batch is padded to the next larger size. The size 1 gives single texts
-            a low latency.
+        max_length: largest number of tokens per row. The default is the row length with which the model was fine-tuned,
+            or the size of the model's position table if it was not fine-tuned.
+        sizes: allowed batch sizes, in rows. A batch is padded to the next larger size. With the size 1, a single text
+            is answered with a low latency.
         lengths: allowed padded lengths, in tokens.
-        ahead: if True, compile the programs for all shapes now. If False, compile each program at its first use.
+        ahead: if True, compile the programs for all shapes before the function is returned. If False, compile each
+            program at its first use.
         dtype: dtype of the weights, such as `jnp.bfloat16`. The default is float32.
         progress: function that is called as `progress(done, of)` after each program that is compiled in advance.
 
     Raises:
         FileNotFoundError, ValueError: if `from_pretrained` or `text.load_tokenizer` cannot read the directory.
         ValueError: if the file of weights lacks the head, if the vocabulary has more entries than the embedding table,
-            if the task is unknown or does not fit the head, if a length is out of range, or if `guesses`, `sizes` or
-            `lengths` has a number below 1.
+            if the task is unknown or does not fit the head, if a length is out of range, if `guesses`, `sizes` or
+            `lengths` has a number below 1, or if `dtype` is given for an int8 model.
 
     Example:
         >>> import jax, tempfile
@@ -163,8 +169,9 @@ def inference(
     config = bert.BertConfig.load(path)
     more = {"guesses": guesses}
     head, tokenizer, longest = open_head(path, config, task, WHERE, heads=HEADS, max_length=max_length, more=more)
-    net, params, state = bert.from_pretrained(path, bert.ARCHITECTURES[head.architecture], new_heads=False)
+    net, params, state = open_bert(path, head.architecture, WHERE)
     if dtype is not None:
+        refuse_int8(path, f"{WHERE}: dtype")
         params = tree.cast(params, dtype)
     run = Bucketed(
         head.forward(net, tokenizer),
@@ -180,7 +187,7 @@ def inference(
 
 
 def _require_unicode(item: Any, number: int) -> None:
-    """Raise a ValueError if a text contains half of a surrogate pair, which the tokenizer cannot read."""
+    """Raise a ValueError if a text of the item contains half of a surrogate pair, which the tokenizer cannot read."""
     if isinstance(item, list | tuple):
         for part in item:
             _require_unicode(part, number)

@@ -1,1 +1,1 @@
-"""Tasks, which combine text, data, a model and training. Each task is one folder."""
+"""Tasks, which combine text, data, a model and training. Each task has its own folder in this package."""

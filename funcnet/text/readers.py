@@ -1,4 +1,5 @@
-"""Read the documents of one file, as a stream: text and JSON lines, also compressed, Parquet, Arrow, Wikipedia dumps.
+"""Read the documents of one file, as a stream. The formats are text, JSON lines and Wikipedia dumps (all three may be
+compressed), Parquet and Arrow.
 
 No file is read into memory completely. Only a block of text and the current document are in memory.
 """
@@ -22,7 +23,7 @@ __all__ = ["Document", "Source", "SourceKind", "TextLayout", "beginning", "read_
 TextLayout = Literal["blank-line", "file"]
 SourceKind = Literal["text", "json-lines", "parquet", "arrow", "wikipedia"]
 
-LONGEST_DOCUMENT = 1 << 24  # characters; longer documents are cut at a blank line, so that files may exceed the memory
+LONGEST_DOCUMENT = 1 << 24  # characters. Longer texts are split, so that a text file may exceed the memory.
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document exactly as its file contains it. If `wikitext` is True, the text is MediaWiki markup."""
+    """A document of a file.
+
+    Attributes:
+        name: path of the file, and the number or title of the document if the file contains several.
+        text: text as in the file, with `\\n` as newline.
+        wikitext: whether the text is MediaWiki markup.
+    """
 
     name: str
     text: str
@@ -54,7 +61,8 @@ def read_documents(source: Source, layout: TextLayout, field: str, advance: Adva
 
     Raises:
         OSError: if the file cannot be read.
-        ValueError: if the file does not have the format of its suffix. The message gives the position.
+        ValueError: if the file does not have the format of its suffix. The message gives the position of the error in
+            the file.
     """
     if source.kind == "parquet":
         yield from _parquet(source.path, field, advance)
@@ -176,7 +184,7 @@ def _json_lines(path: Path, field: str, advance: Advance) -> Iterator[Document]:
             )
         try:
             row = json.loads(line)
-        except (ValueError, RecursionError) as error:  # the latter for very deep nesting
+        except (ValueError, RecursionError) as error:  # RecursionError for very deep nesting
             where, why = wrong_json(error, number)
             raise ValueError(
                 f"read_corpus: {path}, {where}: not valid JSON; expected one object per line, got '{why}'. Write each "
@@ -214,7 +222,7 @@ def _parquet(path: Path, field: str, advance: Advance) -> Iterator[Document]:
 
 
 def _arrow(path: Path, field: str) -> Iterator[Document]:
-    """Read Arrow's stream format, which Hugging Face's `datasets` saves, and its file format."""
+    """Yield the documents of a file in Arrow's stream format, which `datasets` saves, or in Arrow's file format."""
     import pyarrow as pa
 
     try:
@@ -253,7 +261,7 @@ def _string(value: Any, path: Path, place: str, field: str) -> str:
             f"read_corpus: {path}, {place}: {field!r} is not a string; expected a string, got {type(value).__name__}. "
             "Pass the name of the text field with --field."
         )
-    # JSON can contain half a surrogate pair, which UTF-8 cannot
+    # JSON can contain half of a surrogate pair, which UTF-8 cannot represent
     return value.encode("utf-8", "replace").decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
 
 

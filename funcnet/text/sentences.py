@@ -1,7 +1,7 @@
 """Split a document into sentences.
 
-`sentencex` finds the boundaries. It is Wikimedia's rule-based splitter in Rust, which supports the abbreviations,
-quotes and brackets of about 240 languages. The 2 million words of the default corpus take 0.1 s.
+`sentencex`, Wikimedia's rule-based splitter in Rust, finds the boundaries. It supports the abbreviations, quotes and
+brackets of about 240 languages. The 2 million words of the default corpus take 0.1 s.
 """
 
 from __future__ import annotations
@@ -16,21 +16,24 @@ __all__ = ["BLANK_LINE", "split_paragraphs", "split_sentences"]
 BLANK_LINE = re.compile(r"\n\s*\n")
 # sentencex 1.0 panics if a full stop follows white space of several bytes (no-break spaces, U+0085, U+3000)
 ODD_SPACE = re.compile(r"[^\S\n ]")
-LONGEST = 2_000  # characters; longer sentences are tables or lists, and a segment would keep only their beginning
+LONGEST = 2_000  # characters. Longer sentences are tables or lists, and a training segment would keep only their start.
 
 
 def split_sentences(document: str, *, language: str = "en") -> list[str]:
     """Split a document into sentences, in order.
 
-    No sentence crosses a blank line. Each run of white space becomes a single space. A sentence of more than 2,000
-    characters is cut at a space.
+    No sentence crosses a blank line. Each sequence of white space becomes a single space. A sentence of more than 2,000
+    characters is cut at a space, or after 2,000 characters if there is no space.
 
     Args:
         document: text with blank lines between paragraphs.
         language: ISO 639 code of the language, which determines the abbreviations.
 
     Returns:
-        The non-empty sentences. Together they contain all characters of the document except white space.
+        The non-empty sentences. Together, the sentences contain all characters of the document except white space.
+
+    Raises:
+        TypeError: if `document` is not a str.
 
     Example:
         >>> split_sentences('Mr. Adams met Gen. Grant there. "Go!" he said.\\n\\nA HEADING\\n\\nIt cost $3.50. Why?')

@@ -28,7 +28,7 @@ __all__ = [
     "vocabulary_digest",
 ]
 
-MOST_PADDING = 127  # rows: real tables are padded to multiples of 8 (NVIDIA), 64 (MosaicBERT) and 128 (Megatron)
+MOST_PADDING = 127  # rows. Published tables are padded to multiples of 8 (NVIDIA), 64 (MosaicBERT) and 128 (Megatron)
 
 
 def load_tokenizer(path: str | Path, *, lower_case: bool | None = None) -> Tokenizer:
@@ -39,18 +39,18 @@ def load_tokenizer(path: str | Path, *, lower_case: bool | None = None) -> Token
             one token per line. The id of a token is its line number, counted from 0. In a directory,
             `tokenizer_config.json` sets `do_lower_case`, `strip_accents` and `tokenize_chinese_chars`, and takes
             precedence over `tokenizer.json`. The tokens of `added_tokens.json` follow the vocabulary.
-        lower_case: whether a vocabulary file is read as lower-case. A `tokenizer.json` without a `vocab.txt` in the
-            same directory has its own setting, which must agree. None uses the setting of `tokenizer_config.json`, or
-            else of `tokenizer.json`. If neither has one, the tokenizer keeps capitals only if a token of the vocabulary
-            has a capital letter, whereas transformers always lower-cases.
+        lower_case: whether the tokenizer of a vocabulary file lower-cases text. If a directory has a `tokenizer.json`
+            but no `vocab.txt`, `lower_case` must equal the setting in `tokenizer.json`. None uses the setting of
+            `tokenizer_config.json`, or else of `tokenizer.json`. If neither file has this setting, the tokenizer keeps
+            capitals only if a token of the vocabulary has a capital letter, whereas transformers always lower-cases.
 
     Returns:
-        A `tokenizers.Tokenizer` that neither pads nor truncates, whatever settings the file has.
+        A `tokenizers.Tokenizer` that neither pads nor truncates, even if `tokenizer.json` has settings for this.
 
     Raises:
         FileNotFoundError: if the file does not exist.
-        ValueError: if a special token is missing or has another name, a token occurs twice, an added token does not
-            follow the vocabulary, a file does not have the format of its name, or a `tokenizer.json` without a
+        ValueError: if a special token is missing or has an unsupported name, a token occurs twice, an added token does
+            not follow the vocabulary, a file does not have the format of its name, or a `tokenizer.json` without a
             `vocab.txt` in the same directory contradicts `lower_case`.
 
     Example:
@@ -85,7 +85,7 @@ def save_tokenizer(tokenizer: Tokenizer, directory: str | Path, *, max_length: i
     Args:
         tokenizer: tokenizer from `train_wordpiece` or `load_tokenizer`.
         directory: directory to write to, which is created if needed. Each file is replaced atomically.
-        max_length: longest sequence that the model accepts. Hugging Face truncates to it.
+        max_length: longest sequence that the model accepts. Hugging Face's tokenizers truncate texts to this length.
 
     Raises:
         OSError: if the directory cannot be written.
@@ -135,7 +135,7 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
 def vocabulary_digest(tokenizer: Tokenizer) -> str:
     """Return the SHA-256 digest of the tokens and of the lower-case setting.
 
-    A run or a build can be continued only if this digest is unchanged.
+    A training run or a build of data can be resumed only if its tokenizer still has the same digest.
 
     Example:
         >>> from funcnet.text import train_wordpiece
@@ -147,11 +147,16 @@ def vocabulary_digest(tokenizer: Tokenizer) -> str:
 
 
 def truncating(tokenizer: Tokenizer, length: int) -> Tokenizer:
-    """Return a copy of a tokenizer that truncates, and does not pad. Of two texts, the longer is truncated first.
+    """Return a copy of a tokenizer that truncates long inputs. The copy does not pad.
+
+    If the input is a pair of texts, the longer text is truncated first.
 
     Args:
         tokenizer: tokenizer from `load_tokenizer`, which is not changed.
         length: maximum number of tokens, including special tokens.
+
+    Raises:
+        ValueError: if `length` is below 1.
 
     Example:
         >>> from funcnet.text import train_wordpiece
@@ -195,7 +200,7 @@ def require_fit(tokenizer: Tokenizer, rows: int, *, where: str) -> None:
         ValueError: if the vocabulary is larger than the table.
 
     Warns:
-        UserWarning: if the table has more additional rows than padding explains.
+        UserWarning: if the table has more than 127 additional rows.
 
     Example:
         >>> from funcnet.text import train_wordpiece

@@ -28,13 +28,15 @@ NORMALIZER = {  # field of the normaliser -> name of the setting
 
 
 def read_tokenizer_config(directory: Path) -> dict[str, object]:
-    """Return the settings of `tokenizer_config.json` and of the older files, or {} if none of these files exists.
+    """Return the settings of `tokenizer_config.json`, `added_tokens.json` and `special_tokens_map.json`, or {} if none
+    of these files exists.
 
     Args:
         directory: directory of the tokenizer.
 
     Raises:
-        ValueError: if a file is not JSON, two added tokens have the same id, or a special token has another name.
+        ValueError: if a file is not JSON, two added tokens have the same id, or a special token has an unsupported
+            name.
 
     Example:
         >>> import tempfile
@@ -64,7 +66,8 @@ def apply_tokenizer_config(tokenizer: Tokenizer, settings: Mapping[str, object])
 
     Args:
         tokenizer: tokenizer that is changed in place, if its normaliser is BERT's.
-        settings: settings from `read_tokenizer_config`. The settings of a generic class (`GENERIC`) have no effect.
+        settings: settings from `read_tokenizer_config`. If their `tokenizer_class` is one of `GENERIC`, the tokenizer
+            does not change.
 
     Example:
         >>> from funcnet.text import train_wordpiece
@@ -86,10 +89,10 @@ def apply_tokenizer_config(tokenizer: Tokenizer, settings: Mapping[str, object])
 
 
 def add_tokens(tokenizer: Tokenizer, settings: Mapping[str, object], where: str) -> None:
-    """Add the tokens that the settings list.
+    """Add to a tokenizer the tokens that its settings list.
 
-    The ids of new tokens must follow the vocabulary. Tokens that are in the vocabulary keep their ids, whatever ids
-    the settings give them, as in transformers.
+    The ids of new tokens must directly follow the ids of the vocabulary. Tokens that are in the vocabulary keep their
+    ids even if the settings give them other ids, as in transformers.
 
     Args:
         tokenizer: tokenizer that is changed in place.
@@ -97,8 +100,8 @@ def add_tokens(tokenizer: Tokenizer, settings: Mapping[str, object], where: str)
         where: path of the directory, for error messages.
 
     Raises:
-        ValueError: if a new token would get another id than in the settings, the settings name a new token without an
-            id, or the added tokens have the wrong form.
+        ValueError: if a new token would get an id that differs from the one in the settings, the settings name a new
+            token without an id, or the added tokens have the wrong form.
 
     Example:
         >>> from funcnet.text import train_wordpiece
@@ -143,7 +146,9 @@ def _added(settings: Mapping[str, object], where: str) -> list[tuple[int, AddedT
 
 
 def _decoder(file: Path, settings: Mapping[str, object]) -> dict[str, object]:
-    """Convert `added_tokens.json`, which maps tokens to ids, to the form of `tokenizer_config.json`, ids to tokens."""
+    """Convert `added_tokens.json`, which maps tokens to ids, to the form of `tokenizer_config.json`, which maps ids to
+    tokens.
+    """
     special = [_content(token) for token in _list(settings, "additional_special_tokens")]
     decoder: dict[str, object] = {}
     for token, index in _read(file).items():
@@ -169,5 +174,5 @@ def _list(settings: Mapping[str, object], name: str) -> list[object]:
 
 
 def _content(token: object) -> object:
-    """Return the text of a token, which is a string or an object with the field `content`."""
+    """Return the text of a token that a settings file gives as a string, or as an object with the field `content`."""
     return token.get("content") if isinstance(token, dict) else token

@@ -2,7 +2,7 @@
 
 The standard library's expat reads the XML, one page at a time. A dozen regular expressions remove the markup, innermost
 brackets first. Templates, tables, references, files and categories are removed, and links are replaced by their text.
-If an element is never closed, its end is searched for only once, so broken markup takes no longer.
+The end of an element that is never closed is searched for only once, so broken markup does not take longer to process.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ DEEPEST = 20  # levels of nested brackets
 
 
 def read_pages(stream: IO[bytes], path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the (title, wikitext) of every article, without redirects and pages of other namespaces.
+    """Yield the (title, wikitext) of every article, except redirects and pages in other namespaces.
 
     Args:
         stream: stream of the XML.
-        path: file that messages name.
+        path: path of the file, for error messages.
 
     Raises:
-        ValueError: if the file is not XML, or is truncated. The message gives the position.
+        ValueError: if the file is not XML, or is truncated. The message gives the position of the error in the file.
     """
     try:
         root = None
@@ -84,7 +84,9 @@ def plain_text(wikitext: str) -> str:
 
 
 def _without_hidden(text: str) -> str:
-    """Remove references, formulas and so on. A tag that is never closed remains in the text, as in MediaWiki."""
+    """Remove the elements with the names in `HIDDEN`, such as references, and their content. A tag that is never closed
+    remains, as in MediaWiki.
+    """
     kept, place = [], 0
     unclosed: set[str] = set()
     for opened in OPENED.finditer(text):

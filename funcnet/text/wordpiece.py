@@ -29,22 +29,24 @@ def train_wordpiece(
     """Train a WordPiece vocabulary.
 
     The same documents give the same vocabulary, in the same order, on every run. The ids begin with the five special
-    tokens. The sorted characters follow, then the sorted characters inside words, then the merges in the order in which
-    they were made.
+    tokens. The sorted characters follow, then the sorted characters inside words (with `##`), then the merged tokens in
+    the order of the merges.
 
     Args:
-        documents: training documents. Do not include held-out documents.
-        vocab_size: maximum number of tokens, at least the number of special tokens and characters. A small corpus gives
-            fewer tokens.
+        documents: training documents. Do not train the vocabulary on held-out documents.
+        vocab_size: maximum number of tokens. It must be at least the number of special tokens, characters, and
+            characters inside words. A small corpus gives a vocabulary with fewer tokens.
         lower_case: whether to lower-case the text and strip accents, as in BERT's uncased models.
-        min_frequency: minimum number of occurrences for a pair to be merged.
+        min_frequency: number of times that a pair of tokens must occur to be merged.
         limit_alphabet: maximum number of distinct characters. Rarer characters become `[UNK]`.
 
     Returns:
         A tokenizer whose `encode("a", "b")` gives `[CLS] a [SEP] b [SEP]`.
 
     Raises:
-        ValueError: if `vocab_size` is smaller than the alphabet, or the documents are empty.
+        ValueError: if `vocab_size` is smaller than the number of special tokens, characters, and characters inside
+            words, or the documents are empty.
+        TypeError: if `documents` is one text instead of several.
 
     Example:
         >>> tokenizer = train_wordpiece(["low lower lowest low low"] * 3, vocab_size=24)
@@ -74,11 +76,11 @@ def train_wordpiece(
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size,
         min_frequency=min_frequency,
-        limit_alphabet=0,  # no characters in addition to ours
+        limit_alphabet=0,  # no characters in addition to those in `first`
         show_progress=False,
         special_tokens=first,
     )
-    # The trainer needs only the counts of words. Each word is repeated by its count, and text is split only at spaces.
+    # The trainer needs only the counts of words. Each word is repeated as often as it occurs. Text is split at spaces.
     learning = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     learning.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     learning.train_from_iterator((f"{word} " * number for word, number in words.items()), trainer, length=len(words))
@@ -120,7 +122,8 @@ def bert_tokenizer(
 def _count_words(documents: Iterable[str], tokenizer: Tokenizer) -> Counter[str]:
     """Count each word in documents, after BERT's normaliser and pre-tokenizer.
 
-    Neither of them looks across a space, so each distinct piece of text between spaces is processed once.
+    Neither the normaliser nor the pre-tokenizer looks across a space, so each distinct piece of text between spaces is
+    processed once.
     """
     pieces: Counter[str] = Counter()
     for document in documents:
@@ -142,7 +145,9 @@ class _Spaced(dict[int, str]):
 
 
 def _alphabet(words: Mapping[str, int], limit: int) -> list[str]:
-    """Return the sorted characters of words, then their sorted `##` characters, omitting the rarest beyond a limit."""
+    """Return the sorted characters of all words, then the sorted characters inside words, with the prefix `##`. At most
+    `limit` characters are kept.
+    """
     counts: Counter[str] = Counter()
     for word, number in words.items():
         for character in word:

@@ -1,10 +1,11 @@
-"""Training of any model: the run, its state, step and loop, and the files that it writes. This package does not import
-any model.
+"""Training of any model: the training loop, the train state, the training step, and the files that a run writes. This
+package does not import any model.
 """
 
 from funcnet.train.batches import LoaderBatches
 from funcnet.train.checkpoints import Checkpoints, Restored, resume
 from funcnet.train.errors import RunError
+from funcnet.train.faults import Fault
 from funcnet.train.fit import Fitted, fit
 from funcnet.train.interruption import Interruption, Stopped
 from funcnet.train.loop import Cadence, Outcome, train
@@ -12,6 +13,8 @@ from funcnet.train.means import RunningMeans
 from funcnet.train.metrics import JsonLines, TensorBoard, read_metrics
 from funcnet.train.precision import BFLOAT16, FLOAT32, Precision
 from funcnet.train.progress import TrainingProgress
+from funcnet.train.recovery import read_bundle
+from funcnet.train.replay import replay_step
 from funcnet.train.report import Matrix, Panel, draw_report
 from funcnet.train.run import run_task
 from funcnet.train.run_directory import (
@@ -40,6 +43,7 @@ __all__ = [
     "Context",
     "DeviceSettings",
     "Ended",
+    "Fault",
     "Fitted",
     "Interruption",
     "JsonLines",
@@ -72,8 +76,10 @@ __all__ = [
     "make_step",
     "open_layout",
     "open_run",
+    "read_bundle",
     "read_metrics",
     "record_facts",
+    "replay_step",
     "resume",
     "run_task",
     "train",

@@ -10,13 +10,14 @@ __all__ = ["LoaderBatches"]
 
 
 class LoaderBatches:
-    """The batches of a loader, from a step or a saved position on. A `Task` returns it from `batches`.
+    """A function that returns the batches of a `DataLoader`, starting at a step or at a saved position in the data.
 
-    Each checkpoint then contains the position of the loader, so a run also continues exactly if the data are iterable,
-    or if the batch size or the number of processes has changed.
+    The method `Task.batches` of a task can return a `LoaderBatches`. Each checkpoint then contains the position of the
+    loader, and a resumed run continues at exactly this position. The run also continues at this position if the data
+    are an `IterableDataset`, or if the batch size or the number of processes has changed.
 
     Args:
-        loader: the loader. One run at a time reads from it.
+        loader: the loader. Only one run at a time can read from the loader.
 
     Example:
         >>> import numpy as np
@@ -29,11 +30,11 @@ class LoaderBatches:
         self.loader = loader
 
     def __call__(self, start_step: int, position: Mapping[str, Any] | None = None) -> EndlessLoader:
-        """Return the batches from a saved position on, or from a step on if there is none.
+        """Return the batches that begin at `position` in the data, or at the step `start_step` if `position` is None.
 
         Raises:
-            ValueError: if the position belongs to other data, or the data are iterable and a run without a saved
-                position continues.
+            ValueError: if the position belongs to other data, or if a run on an `IterableDataset` is resumed without a
+                position.
         """
         loader = self.loader
         if position is not None:
@@ -43,7 +44,6 @@ class LoaderBatches:
         elif start_step:
             raise ValueError(
                 f"train: the checkpoint of step {start_step} has no position in the data; expected one, because the "
-                f"data "
-                "are iterable, got none. Begin a new run."
+                "data are iterable, got none. Begin a new run."
             )
         return loader.endless()

@@ -9,8 +9,10 @@ __all__ = ["BestModel", "goodness"]
 
 
 class BestModel:
-    """Compares the evaluations of a run. A resumed run starts with the evaluations in metrics.jsonl (`rows`). Rows
-    after its `step` are ignored, because the run repeats them.
+    """Compares the evaluations of a run to find the best one.
+
+    For a resumed run, `rows` are the rows of metrics.jsonl, and `step` is the step after which the run continues. Rows
+    of steps after `step` are ignored, because the run repeats these steps.
 
     >>> best = BestModel(Best("accuracy", patience=1), [], 0)
     >>> best.update({"accuracy": 0.5, "loss": 1.0}), best.update({"accuracy": 0.5, "loss": 2.0}), best.should_stop()
@@ -23,15 +25,17 @@ class BestModel:
         self._history = [goodness(best, row, "eval_") for row in evaluated]
 
     def update(self, figures: Mapping[str, float]) -> bool:
-        """Add an evaluation (values without the prefix `eval_`). Return whether it is better than all earlier ones."""
+        """Add an evaluation, {metric without `eval_`: value}. Return whether this evaluation is better than all earlier
+        evaluations of the run.
+        """
         found = goodness(self.best, figures)
         is_better = not self._history or found > max(self._history)
         self._history.append(found)
         return is_better
 
     def should_stop(self) -> bool:
-        """Return whether the metric has not improved for `patience` evaluations. A lower loss does not count as an
-        improvement.
+        """Return whether none of the last `patience` evaluations has improved the metric. A lower loss does not count
+        as an improvement. With a `patience` of 0, return False.
         """
         figures = [figure for figure, _ in self._history]
         patience = self.best.patience
@@ -39,8 +43,10 @@ class BestModel:
 
 
 def goodness(best: Best, figures: Mapping[str, float], prefix: str = "") -> tuple[float, float]:
-    """Return a sort key for evaluations: the metric, then the negative loss. A larger key is better. The names of the
-    values begin with `prefix`.
+    """Return a sort key for evaluations. A larger key is better.
+
+    The key is (metric, -loss), or (-metric, -loss) if a smaller value of the metric is better. All names in `figures`
+    begin with `prefix`.
     """
     value, loss = figures[prefix + best.metric], figures.get(f"{prefix}loss", 0.0)
     return value if best.largest else -value, -loss

@@ -12,12 +12,10 @@ independently of their layout. A checkpoint that was saved under one layout can 
 
 import contextlib
 import dataclasses
-import importlib.metadata
 import itertools
-import platform
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,13 +26,15 @@ import orbax.checkpoint as ocp
 from funcnet.files import file_digest, read_json, sync, write_json
 from funcnet.parallel import Layout, first_decides, is_first, process_count, wait_for_all
 from funcnet.train.errors import RunError, cannot_write
+from funcnet.train.versions import versions
 
-__all__ = ["Checkpoints", "Restored", "resume", "versions"]
+__all__ = ["Checkpoints", "Restored", "resume"]
 
 DIGESTS = "digests.json"
 ABOUT = "run.json"
 ARRAYS = "arrays"
-_uses = itertools.count()  # of orbax, for the names of its barriers
+ADDED = ("skipped",)  # leaves that older releases did not save; they are zero
+_uses = itertools.count()  # number of each use of orbax, which makes the names of its barriers unique
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Restored:
 
     Attributes:
         state: a pytree with the structure of the template.
-        step: the number of updates made.
+        step: the number of steps made.
         about: the content of the checkpoint's run.json.
     """
 
@@ -53,13 +53,13 @@ class Restored:
 
 
 class Checkpoints:
-    """Writes and reads the checkpoints in `folder`. As a context manager, it waits for the last write on exit.
+    """Writes and reads the checkpoints in `folder`. The context manager waits for the last write on exit.
 
     Args:
-        folder: folder of the checkpoints. The first save creates it.
-        keep: the number of newest checkpoints to keep.
-        best_metric: name of an evaluation metric. The checkpoint with its best value is kept too. None keeps only the
-            newest checkpoints.
+        folder: folder of the checkpoints, which the first save creates.
+        keep: the number of newest checkpoints to keep. Those saved only after a signal do not count.
+        best_metric: name of an evaluation metric. The checkpoint with the best value of this metric is kept too. None
+            keeps only the newest checkpoints.
         best: whether the smallest or the largest value is best.
         say: function that is called with each line for the user.
 
@@ -87,7 +87,7 @@ class Checkpoints:
         say: Callable[[str], None] = print,
     ):
         if keep < 1:
-            raise ValueError(f"train.Checkpoints: keep; expected at least 1, got {keep}.")
+            raise ValueError(f"train.Checkpoints: keep is too small; expected at least 1, got {keep}.")
         self.folder = Path(folder).absolute()
         self.keep, self.best_metric, self.best, self.say = keep, best_metric, best, say
         self._writer: threading.Thread | None = None
@@ -106,11 +106,12 @@ class Checkpoints:
     # -------------------------------------------------------------------------------------------------- writing
 
     def save(self, state: Any, step: int, about: Mapping[str, Any], metrics: Mapping[str, float] | None = None) -> None:
-        """Copy `state`, and write the copy in the background. If another write is in progress, wait for it first.
+        """Copy `state`, and write the copy in the background. If an earlier checkpoint is still being written, wait for
+        it first.
 
         Args:
             state: a pytree of arrays, in any layout. The copies stay on the devices until they are written.
-            step: the number of updates made. It is part of the name of the checkpoint.
+            step: the number of steps made, which is part of the checkpoint's name.
             about: other values that a resumed run needs (seed, data position, configuration), as JSON.
             metrics: metrics of the evaluation at this step, to find the best checkpoint.
 
@@ -137,7 +138,7 @@ class Checkpoints:
         self.check()
 
     def check(self) -> None:
-        """Raise the error of a failed write in the background. The check is cheap enough for every step.
+        """Raise the error of a background write that has failed. The check is cheap enough for every step.
 
         Raises:
             RunError: if a write failed. The message names the folder and the reason.
@@ -176,7 +177,7 @@ class Checkpoints:
 
     def _prune(self) -> None:
         complete = self._complete()
-        kept = set(complete[: self.keep])
+        kept = {*complete[:1], *_scheduled(complete)[: self.keep]}
         scores = {path: (read_json(path / ABOUT) or {}).get("metrics", {}).get(self.best_metric) for path in complete}
         scored = {path: score for path, score in scores.items() if score is not None}
         if scored:
@@ -186,7 +187,7 @@ class Checkpoints:
                 _remove(path)
 
     def _newest(self) -> str | None:
-        """Return the name of the newest undamaged checkpoint. Set damaged ones aside."""
+        """Return the newest undamaged checkpoint's name, or None. Rename damaged checkpoints to damaged-…."""
         for path in self._complete():
             damage = _damage(path)
             if damage is None:
@@ -196,7 +197,7 @@ class Checkpoints:
         return None
 
     def _complete(self) -> list[Path]:
-        """Return the folders with digests, newest first. The digests are not checked here."""
+        """Return the folders of the complete checkpoints, newest first. The digests are not compared here."""
         found = [path for path in self.folder.glob("step-*") if (path / DIGESTS).exists()]
         return sorted(found, reverse=True)
 
@@ -209,11 +210,11 @@ class Checkpoints:
 
         Args:
             template: a pytree with the structure, shapes and dtypes of the checkpoint, such as the initial state.
-            shardings: the shardings of the leaves (`Layout.shardings`). Each device reads only its part. None restores
-                numpy arrays.
+            shardings: the shardings of the leaves (`Layout.shardings`). Each device reads only its part of an array.
+                None restores numpy arrays.
 
         Returns:
-            The checkpoint, or None if there is no complete and undamaged one.
+            The checkpoint, or None if there is no complete and undamaged checkpoint.
 
         Raises:
             RunError: if the arrays belong to another model or optimizer. The message lists the differences.
@@ -223,20 +224,46 @@ class Checkpoints:
             return None
         path = self.folder / name
         about: dict[str, Any] = read_json(path / ABOUT) or {}
-        _require_same(_stored_kinds(path / ARRAYS), template, path)
-        return Restored(_read_arrays(path / ARRAYS, template, shardings), int(about["step"]), about)
+        stored = _stored_kinds(path / ARRAYS)
+        _require_same(stored, template, path)
+        return Restored(_read_arrays(path / ARRAYS, template, shardings, stored), int(about["step"]), about)
+
+    def newest(self) -> Path | None:
+        """Wait for the current write, and return the folder of the newest complete checkpoint, or None."""
+        self.wait()
+        return next(iter(self._complete()), None)
+
+    def rewind(self, step: int, template: Any, shardings: Any = None) -> Restored | None:
+        """Restore the newest scheduled checkpoint up to `step` or, if there is none, the oldest scheduled checkpoint.
+
+        A checkpoint is scheduled if the `Cadence` saves at its step. Other checkpoints were saved only because of a
+        signal. Later checkpoints and those that were saved only because of a signal are removed, so that a signal does
+        not change the run. `template`, `shardings` and the result are as for `restore`.
+        """
+        self.wait()
+        self._last_step = None
+
+        def remove() -> None:
+            scheduled = _scheduled(self._complete())
+            good = [path for path in scheduled if int(path.name.removeprefix("step-")) <= step] or scheduled[-1:]
+            for path in self._complete():
+                if path not in good:
+                    _remove(path)
+
+        first_decides(remove)
+        return self.restore(template, shardings)
 
 
 def resume(checkpoints: Checkpoints, start: Any, layout: Layout) -> Restored:
-    """Restore the newest undamaged checkpoint, or start again at step 0. Print which of the two was done.
+    """Restore the newest undamaged checkpoint, or start again at step 0. Print the step from which the run continues.
 
     Args:
         checkpoints: the checkpoints of the run; its `say` prints the line.
         start: the initial state, for a run that was killed before its first checkpoint.
-        layout: the layout of the resumed run. It may differ from the layout under which the checkpoint was saved.
+        layout: the layout of the resumed run. The checkpoint may have been saved under a different layout.
 
     Returns:
-        The state, placed on the devices. If there is no checkpoint, its step is 0 and `about` is empty.
+        A `Restored` with the state on the devices. If there is no checkpoint, `step` is 0 and `about` is empty.
 
     Raises:
         RunError: see `Checkpoints.restore`.
@@ -257,19 +284,6 @@ def resume(checkpoints: Checkpoints, start: Any, layout: Layout) -> Restored:
     return restored
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages on which the results of a run depend."""
-    names = ("flax", "funcnet", "jax", "jaxlib", "numpy", "optax", "orbax-checkpoint")
-    return {"python": platform.python_version()} | {name: _version(name) for name in names}
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:  # funcnet, used from its source without installation
-        return "not installed"
-
-
 def _named(tree: Any) -> dict[str, Any]:
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
@@ -278,8 +292,9 @@ def _named(tree: Any) -> dict[str, Any]:
 def _require_same(stored: dict[str, str], template: Any, path: Path) -> None:
     """Refuse a checkpoint of another model or optimizer."""
     expected = {name: _kind(leaf) for name, leaf in _named(template).items()}
-    empty = {name for name, leaf in _named(template).items() if 0 in leaf.shape}  # orbax does not store empty arrays
-    differences = [f"{name} is missing" for name in expected if name not in stored and name not in empty]
+    # orbax does not store empty arrays
+    absent = {name for name, leaf in _named(template).items() if 0 in leaf.shape or name in ADDED}
+    differences = [f"{name} is missing" for name in expected if name not in stored and name not in absent]
     differences += [f"{name} is not expected" for name in stored if name not in expected]
     differences += [
         f"{name} is {stored[name]} instead of {kind}"
@@ -306,8 +321,8 @@ def _stored_kinds(path: Path) -> dict[str, str]:
 
 
 def _checkpointer() -> ocp.Checkpointer:
-    """Return a reader and writer whose processes wait for each other at the coordinator. By default, they do so in a
-    collective operation of the devices, and a thread must not start one beside those of the training step.
+    """Return an orbax checkpointer that synchronises processes through the coordinator. By default, orbax uses a
+    collective operation on the devices, which a thread must not start while a training step runs.
     """
     if process_count() == 1:
         return ocp.Checkpointer(ocp.PyTreeCheckpointHandler())
@@ -324,9 +339,9 @@ def _write_arrays(path: Path, arrays: dict[str, Any]) -> None:
         writer.save(path, args=ocp.args.PyTreeSave(stored))
 
 
-def _read_arrays(path: Path, template: Any, shardings: Any) -> Any:
+def _read_arrays(path: Path, template: Any, shardings: Any, stored: Iterable[str]) -> Any:
     leaves = _named(template)
-    wanted = {name: leaf for name, leaf in leaves.items() if 0 not in leaf.shape}
+    wanted = {name: leaf for name, leaf in leaves.items() if name in stored}
     if shardings is None:
         how = {name: ocp.RestoreArgs(restore_type=np.ndarray) for name in wanted}
     else:
@@ -364,6 +379,11 @@ def _damage(folder: Path) -> str | None:
     return f"{wrong[0]} is {'changed' if wrong[0] in found else 'missing'}" if wrong else None
 
 
+def _scheduled(folders: list[Path]) -> list[Path]:
+    """Return the checkpoints at the steps of the `Cadence`, without those that were saved only because of a signal."""
+    return [path for path in folders if (read_json(path / ABOUT) or {}).get("scheduled", True)]
+
+
 def _set_aside(folder: Path) -> None:
     aside = folder.with_name(f"damaged-{folder.name}")
     with contextlib.suppress(OSError):  # on a read-only disk, the checkpoint is skipped again next time
@@ -372,8 +392,8 @@ def _set_aside(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a checkpoint, its digests first, so that an interrupted removal leaves an incomplete checkpoint, not a
-    damaged one.
+    """Remove a checkpoint. The digests are removed first, so that an interrupted removal leaves an incomplete
+    checkpoint and not a damaged one.
     """
     (folder / DIGESTS).unlink(missing_ok=True)
     if folder.exists():

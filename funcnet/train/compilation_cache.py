@@ -1,4 +1,6 @@
-"""A cache of compiled programs on disk. When the same run is started again, nothing is compiled."""
+"""A cache of compiled programs on disk. When the same run is started again, only programs that take less than half a
+second to compile are compiled again.
+"""
 
 import hashlib
 import os
@@ -12,12 +14,15 @@ __all__ = ["enable"]
 
 
 def enable(folder: str | Path | None = None) -> Path | None:
-    """Enable the cache of compiled programs on disk. Return the folder of the cache. If it cannot be written, return
-    None, and every start compiles all programs.
+    """Enable the cache of compiled programs on disk, and return the folder of the cache.
 
-    Call this function before the first compilation. The environment variable `JAX_COMPILATION_CACHE_DIR` has
-    precedence; the default folder is the user's cache folder. A program compiled for one CPU runs only on CPUs with the
-    same instruction set. Each instruction set has its own folder, because several machines may share a home directory.
+    If the folder of the cache cannot be written, the function returns None, and every start of a run compiles all
+    programs.
+
+    Call this function before the first compilation. The environment variable `JAX_COMPILATION_CACHE_DIR` takes
+    precedence over `folder`. By default, the cache is in the user's cache folder. A program compiled for one CPU runs
+    only on CPUs with the same instruction set. Each instruction set has its own folder, because several machines may
+    share a home directory.
     """
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return Path(os.environ["JAX_COMPILATION_CACHE_DIR"])

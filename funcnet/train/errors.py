@@ -1,4 +1,4 @@
-"""The error that ends a run with a message of one line."""
+"""The error that ends a run with a one-line message."""
 
 from pathlib import Path
 
@@ -6,14 +6,16 @@ __all__ = ["RunError", "cannot_write"]
 
 
 class RunError(ValueError):
-    """A run cannot start or continue for a reason outside the code: its arguments, its files or the disk.
+    """The error of a run that cannot start or continue because of its arguments, its files or the disk.
 
-    The command prints the message in one line, without a traceback, and exits with code 2.
+    A command prints the message of this error in one line, without a traceback, and exits with code 2.
     """
 
 
 def cannot_write(where: str, path: Path, error: BaseException) -> RunError:
-    """Return the error for a full or read-only disk. `where` is the name of the function that failed."""
+    """Return the `RunError` for a file that cannot be written because the disk is full or read-only. `where` is the
+    name of the function that failed.
+    """
     reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return RunError(
         f"{where}: cannot write {path}; expected a writable folder with free space, got {reason}. Files that were "

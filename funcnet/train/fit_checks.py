@@ -1,4 +1,4 @@
-"""Checks of the arguments of `fit`, and its error messages."""
+"""Checks of the arguments of `fit`, and functions that make error messages of `fit`."""
 
 import inspect
 import re
@@ -14,10 +14,10 @@ __all__ = ["check_arguments", "hidden_names", "in_python", "is_function", "rows_
 
 
 def check_arguments(net: Any, loss: Any, data: Any, optimizer: Any, validation: Any, schedule: Any) -> None:
-    """Check the types of the arguments.
+    """Check the types of the arguments of `fit`.
 
     Raises:
-        TypeError: if one of them is wrong. The message says what to pass.
+        TypeError: if an argument has the wrong type. The message says what to pass.
     """
     for name, value, is_right, expected in (
         ("net", net, isinstance(net, nn.Module), "a module, such as nn.Linear(2, 1)"),
@@ -39,7 +39,7 @@ def check_arguments(net: Any, loss: Any, data: Any, optimizer: Any, validation: 
 
 def _check_data(name: str, data: Any, form: str, *arguments: Any) -> None:
     shapes = [np.shape(one) for one in data[:3] if hasattr(one, "shape")] if type(data) in (tuple, list) else []
-    if shapes and (type(data) is tuple or len(set(shapes)) > 1):  # a list of equal shapes can be a dataset
+    if shapes and (type(data) is tuple or len(set(shapes)) > 1):  # arrays of equal shapes can be a dataset
         raise TypeError(
             f"train.fit: {name} is a {type(data).__name__} of arrays, which is not a dataset; expected a dict of "
             f"arrays or a dataset, got arrays of shapes {', '.join(map(str, shapes))}. Pass {{'x': x, 'y': y}}, or "
@@ -50,10 +50,10 @@ def _check_data(name: str, data: Any, form: str, *arguments: Any) -> None:
             inspect.signature(data).bind(*arguments)
         except TypeError as error:
             raise TypeError(
-                f"train.fit: {name} is a function with other arguments; expected {form}, which returns an iterable of "
-                f"batches, got {name}{inspect.signature(data)}."
+                f"train.fit: {name} is a function with the wrong arguments; expected {form}, which returns an iterable "
+                f"of batches, got {name}{inspect.signature(data)}."
             ) from error
-        except ValueError:  # a function of C has no signature
+        except ValueError:  # a function written in C has no signature
             pass
 
 
@@ -63,7 +63,8 @@ def is_function(data: Any) -> bool:
 
 
 def rows_per_step(data: Any, batch_size: int) -> int:
-    """Return the number of rows of a batch: that of the loader or of the first batch of the function, or `batch_size`.
+    """Return the number of rows per batch: the batch size of the loader, the size of the function's first batch, or
+    `batch_size` for other data.
 
     Raises:
         ValueError: if a function returns no batch.
@@ -82,7 +83,8 @@ def rows_per_step(data: Any, batch_size: int) -> int:
 
 
 def in_python(message: str) -> str:
-    """Return a message of a run with the name of `fit`, and its arguments instead of flags.
+    """Return an error message of a run in the terms of `fit`: with the prefix "train.fit", and with arguments instead
+    of flags.
 
     >>> in_python("train.open_run: the folder is full; expected another one. Use another --out, or add --resume.")
     'train.fit: the folder is full; expected another one. Use another out, or add resume=True.'
@@ -92,7 +94,9 @@ def in_python(message: str) -> str:
 
 
 def hidden_names(net: nn.Module) -> str:
-    """Return sentences about the parameters whose names the optimizer does not get, at most three of each kind.
+    """Return sentences for an error message that name the parameters that the optimizer does not get, and say why.
+
+    The sentences name at most three shared and three frozen parameters.
 
     >>> net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2, bias=False))
     >>> net[1].weight = net[0].weight

@@ -1,4 +1,4 @@
-"""The task that `fit` makes of its arguments."""
+"""The `Task` that `fit` makes from its arguments."""
 
 import copy
 import dataclasses
@@ -20,6 +20,7 @@ from funcnet.train.batches import LoaderBatches
 from funcnet.train.best import goodness
 from funcnet.train.fit_checks import is_function
 from funcnet.train.loop import Cadence
+from funcnet.train.nan_trace import lift, lower
 from funcnet.train.precision import FLOAT32, at_least_float32
 from funcnet.train.report import Panel
 from funcnet.train.settings import CheckpointSettings, DeviceSettings, LoopSettings, RunSettings
@@ -29,12 +30,12 @@ from funcnet.train.task import Best, Conclusion, Context, Ended, Task
 
 __all__ = ["FitSettings", "FitTask", "Plan", "make_loader", "trainable_names"]
 
-LOGGED = ("step", "loss", "grad_norm", "learning_rate", "data_wait_share")
+LOGGED = ("step", "loss", "grad_norm", "learning_rate", "data_wait_share", "skipped_steps")
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The arguments of `fit` that the run record does not contain. See `fit`."""
+    """The arguments of `fit` that are not written to the record of the run, run.json. See `fit`."""
 
     net: nn.Module
     loss: Callable[..., Any]
@@ -52,7 +53,7 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class FitSettings:
-    """The arguments of `fit` that the run record contains."""
+    """The arguments of `fit` that are written to the record of the run, run.json."""
 
     run: RunSettings
     steps: Annotated[int, Range(1)]
@@ -65,29 +66,31 @@ class FitSettings:
 
 
 class _Losses(nn.Module):
-    """The loss as a module around the net. Inside `forward`, the net is bound to its arrays and can be called."""
+    """A module that contains the net and calls the loss. Inside `forward`, the net is bound to its arrays and can be
+    called.
+    """
 
     def __init__(self, net: nn.Module, loss: Callable[..., Any]):
         super().__init__()
         self.net = net
-        self.loss = (loss,)  # not as an attribute of its own, because a loss that is a module is not a part of the net
+        self.loss = (loss,)  # in a tuple, so that a loss that is a module does not become a submodule
 
     def forward(self, *arguments: Any) -> dict[str, Any]:
         return _checked(self.loss[0](self.net, *arguments))
 
 
 class FitTask(Task):
-    """A net and a loss as a task.
+    """The task that trains the user's net with the user's loss function, as `fit` requests.
 
     Args:
         plan: the net, the loss, the data and the optimizer.
-        settings: the settings of `fit`, already checked: the groups `run`, `loop` and `checkpoint`, and `steps` and
-            `ema`.
+        settings: the settings of `fit`, already checked. The task reads the fields `run`, `loop`, `checkpoint`, `steps`
+            and `ema`.
         context: the context of the run.
 
     Raises:
         ValueError: if no parameter is trainable, or the data are smaller than a batch.
-        TypeError: if the data are a list.
+        TypeError: if a `DataLoader` cannot read the data.
     """
 
     def __init__(self, plan: Plan, settings: FitSettings, context: Context):
@@ -108,7 +111,8 @@ class FitTask(Task):
         self.cadence = Cadence(settings.steps, loop.log_every, checkpoint.evaluate_every, checkpoint.save_every)
         self.optimizer, self.schedule, self.best = plan.optimizer, plan.schedule, plan.best
         self.evaluated = "averaged weights, held-out" if plan.evaluate_ema else "held-out"
-        self.keep, self.ema, self.update_extra = checkpoint.keep, settings.ema, plan.update_extra
+        self.keep, self.rewind_above = checkpoint.keep, checkpoint.rewind_above
+        self.ema, self.update_extra = settings.ema, plan.update_extra
         self.trainable = trainable_names(plan.net)
         self.facts = [{"examples": len(self._loader.dataset)}] if isinstance(self._loader, DataLoader) else []
         self._shapes: dict[Any, tuple[int, ...]] = {}
@@ -126,7 +130,9 @@ class FitTask(Task):
     def objective(
         self, params: Any, state: Any, batch: Any, *, training: bool, rng: Any, extra: Any = None
     ) -> tuple[dict[str, dict[str, jax.Array]], Any]:
-        """Return the sums of the values of `loss`, multiplied by the weights of their elements, and the new buffers."""
+        """Return the weighted sums of the values that the user's loss function returns, and the new buffers of the
+        net.
+        """
         values, state = self._values(params, state, batch, extra, training=training, rng=rng)
         values = jax.tree.map(at_least_float32, values)
         if self.plan.weight is not None:
@@ -135,7 +141,7 @@ class FitTask(Task):
         return {"": {name: value.sum() for name, value in values.items()}}, state
 
     def counts(self, batch: Any) -> dict[str, jax.Array]:
-        """Return the number of losses, or the sum of their weights."""
+        """Return the number of losses in a batch, or the sum of their weights if `weight` was given."""
         key = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(batch))
         if key not in self._shapes:
             params, state = jax.eval_shape(lambda: self.init(0))
@@ -148,12 +154,12 @@ class FitTask(Task):
         return {"": self._weight(batch, shape).sum()}
 
     def _values(self, params: Any, state: Any, batch: Any, extra: Any, *, training: bool, rng: Any) -> tuple[Any, Any]:
-        """Return ({name: array of the values of all elements}, new buffers)."""
+        """Call the user's loss function. Return ({name: array with one value per element}, new buffers)."""
         own = () if extra is None else (extra,)
-        values, state = self.layout.anchored(self._losses).apply(
-            {"net": params}, {"net": state}, batch, *own, training=training, rng=rng, hooks=self._hooks
+        values, around = self.layout.anchored(self._losses).apply(
+            *lift(params, state, "net"), batch, *own, training=training, rng=rng, hooks=self._hooks
         )
-        return values, state["net"]
+        return values, lower(around, "net")
 
     def _weight(self, batch: Any, shape: tuple[int, ...]) -> jax.Array:
         assert self.plan.weight is not None
@@ -186,7 +192,7 @@ class FitTask(Task):
         if isinstance(loader, DataLoader):
             epoch = loader.__iter__ if loader.is_iterable else loader.epoch
 
-        def place(batch: Any) -> Any:  # the last batch may be smaller, and not divisible
+        def place(batch: Any) -> Any:  # the last batch may be too small to be sharded
             return layout.replicate(batch) if self.size(batch) % layout.batch_parts else layout.shard(batch)
 
         def on_validation(state: TrainState) -> dict[str, float]:
@@ -203,13 +209,13 @@ class FitTask(Task):
         weights.save(folder / "model.safetensors", self.plan.net.state_dict(params, state))
 
     def conclude(self, ended: Ended) -> Conclusion:
-        row = ended.rows[-1]
+        row = next(row for row in reversed(ended.rows) if "loss" in row)  # all steps of a line may have been skipped
         evaluated = [row for row in ended.rows if "eval_loss" in row]
         if evaluated:
             best = self.best
             row = evaluated[-1] if best is None else max(evaluated, key=lambda row: goodness(best, row, "eval_"))
         prefix = "eval_" if evaluated else ""
-        names = [name for name in ended.rows[-1] if name not in LOGGED and not name.endswith("_per_second")]
+        names = [name for name in row if name not in LOGGED and not name.endswith("_per_second")]
         metrics = ["loss", *(name for name in names if not name.startswith("eval_"))]
         label = "validation of the averaged weights" if self.plan.evaluate_ema else "validation"
         panels: list[Any] = [Panel(name, "", {"training": name, label: f"eval_{name}"}) for name in metrics]
@@ -230,8 +236,8 @@ def make_loader(data: Any, batch_size: int, seed: int, *, training: bool = True)
     Args:
         data: see `fit`.
         batch_size: number of rows per batch.
-        seed: seed of the order of the rows.
-        training: whether to shuffle the rows, and to omit the last batch of an epoch if it is smaller.
+        seed: seed for the order of the rows.
+        training: whether to shuffle the rows, and to omit the last batch of an epoch if it has fewer rows.
 
     Example:
         >>> [len(batch["x"]) for batch in make_loader({"x": np.arange(5)}, 2, 0, training=False).epoch()]
@@ -250,10 +256,10 @@ def make_loader(data: Any, batch_size: int, seed: int, *, training: bool = True)
 
 
 def trainable_names(net: nn.Module) -> tree.Patterns:
-    """Return patterns for the parameters that are trainable by `requires_grad`.
+    """Return name patterns that match the trainable parameters of a net, which are those with `requires_grad=True`.
 
     Raises:
-        ValueError: if there are none.
+        ValueError: if there is no trainable parameter.
 
     Example:
         >>> net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2, bias=False))
@@ -273,13 +279,15 @@ def trainable_names(net: nn.Module) -> tree.Patterns:
 
 _ADVICE = {
     True: 'Use reduction="none", as in F.cross_entropy(logits, labels, reduction="none").',
-    False: "The log shows the mean of the values. Compute a metric that is not a mean from the logged ones: for "
+    False: "The log shows the mean of the values. If a metric is not a mean, compute it from the logged ones: for "
     "example, the perplexity is the exponential of the loss in Fitted.rows.",
 }
 
 
 def _checked(value: Any) -> dict[str, Any]:
-    """Return the values of a loss by name. Raise a ValueError unless there is a value per element."""
+    """Return the values of a loss by name. Raise a ValueError if the loss function does not return one value per
+    element.
+    """
     arrays = dict(value) if isinstance(value, Mapping) else {"loss": value}
     if "loss" not in arrays:
         raise ValueError(
@@ -295,7 +303,7 @@ def _checked(value: Any) -> dict[str, Any]:
             )
         if array.shape != arrays["loss"].shape:
             raise ValueError(
-                f"train.fit: {name!r} of loss(model, batch) has another shape than the losses; expected "
+                f"train.fit: {name!r} of loss(model, batch) has a different shape from the losses; expected "
                 f"{arrays['loss'].shape}, got {array.shape}."
             )
     return arrays

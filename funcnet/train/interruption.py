@@ -1,4 +1,6 @@
-"""Handling of SIGINT and SIGTERM: the training loop finishes its step, saves a checkpoint and returns."""
+"""Handling of SIGINT and SIGTERM: after such a signal, the training loop finishes its step, saves a checkpoint and
+returns.
+"""
 
 import signal
 import threading
@@ -8,19 +10,19 @@ from funcnet.parallel import Proposal, process_count
 
 __all__ = ["Interruption", "Stopped", "interruption"]
 
-AHEAD = 3  # steps; no process is ever as far ahead of another one
+AHEAD = 3  # steps; no process is ever this far ahead of another one
 
 
 class Stopped(Exception):
-    """A signal arrived before the first step, while data were read or built."""
+    """Raised if SIGINT or SIGTERM arrived before the first step, while data were read or built."""
 
 
 class Interruption:
-    """A context manager. In its block, the first SIGINT or SIGTERM only sets a flag, and the second one ends the
-    program.
+    """A context manager that handles SIGINT and SIGTERM. Inside the `with` block, the first signal only sets a flag,
+    and the second one raises KeyboardInterrupt.
 
-    Enter the block early, so that signals during the reading of data and the first compilation are caught too. Python
-    delivers signals only to the main thread. In any other thread, the context manager does nothing.
+    Enter the `with` block early, so that signals during the reading of data and the first compilation are caught too.
+    Python delivers signals only to the main thread. In any other thread, the context manager does nothing.
 
     Attributes:
         signal: the number of the signal that arrived, or None.
@@ -51,7 +53,11 @@ class Interruption:
         return 0 if self.signal is None else 128 + self.signal
 
     def at_step(self, step: int) -> None:
-        """Note that step `step` is about to begin. All processes of a run call this method before each step."""
+        """Tell this object that step `step` is about to begin. All processes of a run call this method before each
+        step.
+
+        In a run of one process, calling this method does nothing.
+        """
 
     def __enter__(self) -> "Interruption":
         if threading.current_thread() is threading.main_thread():
@@ -71,9 +77,10 @@ class Interruption:
 
 
 class SharedInterruption(Interruption):
-    """The interruption of a run of several processes, which stop after the same step when one of them gets a signal.
+    """Stops a run of several processes after a signal. If one process gets a signal, all processes stop after the same
+    step.
 
-    A signal that arrives before the first step takes effect at the first steps.
+    A signal that arrives before the first step takes effect within the first few steps.
     """
 
     def __init__(self) -> None:
@@ -84,16 +91,20 @@ class SharedInterruption(Interruption):
 
     @property
     def requested(self) -> bool:
-        """Whether the processes have agreed to stop."""
+        """Whether all processes of the run have agreed to stop, and this process has reached the agreed step."""
         return self._agreed is not None
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the signal that one of the processes got."""
+        """The exit code: 0 if the processes have not agreed to stop, otherwise the code of the signal that caused the
+        stop.
+        """
         return 0 if self._agreed is None else 128 + self._agreed
 
     def at_step(self, step: int) -> None:
-        """Propose a step to stop at after a signal, and stop when the step that was proposed first has come."""
+        """If this process has received a signal, propose a later step at which all processes stop. If several processes
+        make proposals, only the first proposal is valid. When the proposed step is reached, `requested` becomes True.
+        """
         if self.signal is not None and not self._has_proposed:
             self._has_proposed = True
             self._proposal.make({"step": step + AHEAD, "signal": self.signal})
@@ -103,5 +114,5 @@ class SharedInterruption(Interruption):
 
 
 def interruption() -> Interruption:
-    """Return the interruption of a run: of this process, or of all processes."""
+    """Return the `Interruption` of a run of one process, or the `SharedInterruption` of a run of several processes."""
     return Interruption() if process_count() == 1 else SharedInterruption()

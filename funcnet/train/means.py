@@ -1,4 +1,4 @@
-"""Means of metrics: of one step from its sums and counts, and of the steps since the last line of the log."""
+"""Means of metrics over the elements of one step, and over all steps since the last line of the log."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ import numpy as np
 
 __all__ = ["RunningMeans", "means", "share"]
 
-LATEST = ("learning_rate",)  # metrics of which the log shows the last value and not the mean
+LATEST = ("learning_rate",)  # metrics whose last value is logged instead of their mean
 
 
 def share(total: Any, count: Any, maximum: Callable[..., Any] = jnp.maximum) -> Any:
@@ -18,16 +18,17 @@ def share(total: Any, count: Any, maximum: Callable[..., Any] = jnp.maximum) -> 
     Args:
         total: scalar, the sum.
         count: scalar, the number of summed elements.
-        maximum: `jnp.maximum` or `np.maximum`, for arrays on a device or on the host.
+        maximum: `jnp.maximum` for arrays on a device, or `np.maximum` for arrays on the host.
     """
     return total / maximum(count, 1).astype(total.dtype)
 
 
 def means(sums: Any, totals: Any, maximum: Callable[..., Any] = jnp.maximum) -> dict[str, Any]:
-    """Return `{"loss": sum of the terms' losses, "{term}_{metric}": mean}`.
+    """Return the mean metrics of a step, `{"loss": sum of the terms' losses, "{term}_{metric}": mean}`.
 
     Args:
-        sums: {term: {metric: sum}}. If there is only one term, its name may be "". Its metrics then have no prefix.
+        sums: {term: {metric: sum}}. If there is only one term, its name may be "". The names of the metrics then have
+            no prefix.
         totals: {term: count}.
         maximum: see `share`.
 
@@ -45,10 +46,15 @@ def means(sums: Any, totals: Any, maximum: Callable[..., Any] = jnp.maximum) -> 
 
 
 class RunningMeans:
-    """The means of the metrics since the last line of the log, in float64 on the host.
+    """The means of the metrics since the last line of the log, in float64 on the host. Skipped steps are counted, but
+    their metrics do not enter the means.
 
     Args:
-        record: the result of `record` in an earlier process, which the means continue. None starts with no steps.
+        record: the result of the method `record` in an earlier process of the run, from which the means continue. With
+            None, the means start without any steps.
+
+    Attributes:
+        has_steps: whether there are steps whose means `take` has not returned yet.
 
     Example:
         >>> def metrics(total, count):
@@ -63,38 +69,56 @@ class RunningMeans:
     """
 
     def __init__(self, record: Mapping[str, Any] | None = None):
-        self._added: dict[str, Any] | None = None if record is None else _wide(record["added"])
-        self._steps: int = 0 if record is None else record["steps"]
+        record = record or {"added": None, "steps": 0}
+        self._added: dict[str, Any] | None = None if record["added"] is None else _wide(record["added"])
+        self._steps: int = record["steps"]
+        self._skipped: int = record.get("skipped", 0)  # steps
+
+    @property
+    def has_steps(self) -> bool:
+        return bool(self._steps or self._skipped)
 
     def add(self, metrics: Mapping[str, Any]) -> dict[str, float]:
         """Add the metrics of a step.
 
         Args:
             metrics: the metrics that a step returned. `sums` and `counts`, if there are any, are added separately, so
-                that their means are weighted by the counts. Every other metric is a scalar.
+                that their means are weighted by the counts. Every metric except `sums` and `counts` is a scalar. If
+                `skipped` is 1, the step is counted as skipped, and its metrics do not enter the means.
 
         Returns:
-            {name: value} of this step alone.
+            {name: value}, the metrics of this step alone, not averaged over earlier steps.
         """
         values = _wide(jax.device_get(dict(metrics)))
+        own = _values(values, 1)
+        if values.pop("skipped", 0):
+            self._skipped += 1
+            return own
         if self._added is None:
             self._added = values
         else:
             latest = {name: values[name] for name in LATEST if name in values}
             self._added = jax.tree.map(np.add, self._added, values) | latest
         self._steps += 1
-        return _values(values, 1)
+        return own
 
     def take(self) -> dict[str, float]:
-        """Return {name: mean} of the steps since the last call."""
-        assert self._added is not None
-        values = _values(self._added, self._steps)
-        self._added, self._steps = None, 0
-        return values
+        """Return {name: mean of the metric} over the steps since the last call of this method. If steps were skipped,
+        the dict also has their number under the name `skipped_steps`.
+        """
+        values = {} if self._added is None else _values(self._added, self._steps)
+        skipped = {"skipped_steps": float(self._skipped)} if self._skipped else {}
+        self._added, self._steps, self._skipped = None, 0, 0
+        return {**values, **skipped}
 
     def record(self) -> dict[str, Any] | None:
-        """Return the steps that `take` has not returned yet, as JSON, or None if there are none."""
-        return None if self._added is None else {"added": jax.tree.map(float, self._added), "steps": self._steps}
+        """Return the sums of the metrics over the steps since the last call of `take`, as JSON. Return None if there
+        are no such steps.
+        """
+        if not self.has_steps:
+            return None
+        added = None if self._added is None else jax.tree.map(float, self._added)
+        return {"added": added, "steps": self._steps} | ({"skipped": self._skipped} if self._skipped else {})
 
 
 def _wide(metrics: Any) -> Any:

@@ -1,7 +1,7 @@
 """The metrics of a run on disk: metrics.jsonl, with one object per logged step, and TensorBoard events.
 
-Each step appears once, even if the run was killed. A run that resumes at step s first removes the lines of later steps
-and an incomplete last line.
+Each step appears once, even if the run was killed. A run that resumes at step s first removes the lines of steps after
+s, and an incomplete last line.
 """
 
 import json
@@ -10,21 +10,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from funcnet.files import replacing
+from funcnet.files import write_bytes
 from funcnet.train.errors import RunError, cannot_write
 
 __all__ = ["JsonLines", "TensorBoard", "read_metrics"]
 
 
 class JsonLines:
-    """Appends one JSON object per step to a file.
+    """Appends one line per step, a JSON object with the metrics of the step, to a file.
 
     Args:
         path: the file, metrics.jsonl.
-        step: the number of updates made so far. Lines of later steps are removed. 0 empties the file.
+        step: the number of updates made so far. Lines of later steps are removed from the file. With 0, the file
+            becomes empty.
 
     Raises:
-        RunError: if the file cannot be written.
+        RunError: if the file cannot be written, or a line in it is not a JSON object with the key `step`.
 
     Example:
         >>> import tempfile
@@ -55,7 +56,8 @@ class JsonLines:
         self.close()
 
     def write(self, step: int, values: Mapping[str, Any]) -> None:
-        """Append one line in a single write. The line is kept even if the process is killed immediately afterwards.
+        """Append the line of a step to the file, in a single write operation. The line is kept even if the process is
+        killed immediately afterwards.
 
         Args:
             step: the number of the step.
@@ -73,6 +75,11 @@ class JsonLines:
         """Flush the lines to the disk, so that a checkpoint can rely on them after a power failure."""
         os.fsync(self._file.fileno())
 
+    def rewind(self, step: int) -> None:
+        """Remove the lines of steps after `step` from the file."""
+        self.close()
+        self.__init__(self.path, step)  # type: ignore[misc]
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()
@@ -83,21 +90,27 @@ class TensorBoard:
 
     Args:
         folder: the folder of the event files.
-        step: the number of updates made so far. TensorBoard ignores events of later steps from earlier processes.
+        step: the number of updates made so far. If an earlier process wrote events for later steps, TensorBoard ignores
+            these events.
 
     Raises:
         RunError: if the folder cannot be written.
     """
 
     def __init__(self, folder: str | Path, step: int):
-        from tensorboardX import SummaryWriter  # imported here, because it takes half a second
+        self.folder, self._files = Path(folder), 0
+        self._open(step)
+
+    def _open(self, step: int) -> None:
+        from tensorboardX import SummaryWriter  # imported here, because the import takes half a second
 
         try:
             # File names contain the time in seconds. Without a suffix, a run that resumes within the same second would
             # overwrite the file.
-            self._writer = SummaryWriter(str(folder), purge_step=step + 1, filename_suffix=f".{step:08d}")
+            suffix = f".{step:08d}" + (f".{self._files}" if self._files else "")
+            self._writer = SummaryWriter(str(self.folder), purge_step=step + 1, filename_suffix=suffix)
         except OSError as error:
-            raise cannot_write("train.TensorBoard", Path(folder), error) from error
+            raise cannot_write("train.TensorBoard", self.folder, error) from error
 
     def __enter__(self) -> "TensorBoard":
         return self
@@ -106,7 +119,7 @@ class TensorBoard:
         self.close()
 
     def write(self, step: int, values: Mapping[str, Any]) -> None:
-        """Write one scalar per value.
+        """Write each metric of a step as a scalar for TensorBoard.
 
         Args:
             step: the number of the step.
@@ -120,13 +133,19 @@ class TensorBoard:
         """Write the buffered events to the file."""
         self._writer.flush()
 
+    def rewind(self, step: int) -> None:
+        """Open a new file, which makes TensorBoard ignore the events after `step` in the earlier files."""
+        self.close()
+        self._files += 1
+        self._open(step)
+
     def close(self) -> None:
         """Close the event file."""
         self._writer.close()
 
 
 def read_metrics(path: str | Path) -> list[dict[str, Any]]:
-    """Return the rows of a metrics.jsonl file, without an incomplete last line.
+    """Return the rows of a metrics.jsonl file. An incomplete last line is ignored.
 
     Args:
         path: the file.
@@ -135,6 +154,7 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
         One dict per logged step, with `step` and the metrics.
 
     Raises:
+        FileNotFoundError: if the file does not exist.
         RunError: if a line is not a JSON object with a step.
     """
     return [json.loads(line) for line in _valid_lines(Path(path))]
@@ -156,9 +176,8 @@ def _valid_lines(path: Path) -> list[bytes]:
 
 
 def _truncate(path: Path, step: int) -> None:
-    """Remove the lines after `step`, and an incomplete last line."""
+    """Remove the lines of steps after `step`, and an incomplete last line, from a metrics.jsonl file."""
     if not path.exists():
         return
     kept = [line + b"\n" for line in (_valid_lines(path) if step else []) if json.loads(line)["step"] <= step]
-    with replacing(path) as part:
-        part.write_bytes(b"".join(kept))
+    write_bytes(path, b"".join(kept))

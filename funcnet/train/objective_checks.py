@@ -1,5 +1,7 @@
-"""Checks of what an objective returns: its structure when a step is traced, and once before training, whether its
-values are sums.
+"""Checks of the value that an objective returns.
+
+The structure of this value is checked whenever a step is traced. Before training, `check_returns_sums` tests whether
+the numbers in this value are sums over the batch.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,10 +21,10 @@ FORM = '({term: {"loss": sum, metric: sum}}, state), where every sum is a scalar
 
 
 def checked_output(output: Any) -> tuple[Any, Any]:
-    """Return the (sums, state) of an objective.
+    """Check that the output of an objective is a pair (sums, state), and return the pair.
 
     Raises:
-        ValueError: if the objective returned anything else, such as only its loss.
+        ValueError: if the output is not such a pair, for example if it is only a loss.
     """
     sums, state = output if isinstance(output, tuple) and len(output) == 2 else (None, None)
     if not isinstance(sums, Mapping) or not all(isinstance(terms, Mapping) for terms in sums.values()):
@@ -34,10 +36,10 @@ def checked_output(output: Any) -> tuple[Any, Any]:
 
 
 def checked_counts(counts: Any) -> Any:
-    """Return the counts of a batch.
+    """Check that the counts of a batch are a dict of scalars, and return the counts.
 
     Raises:
-        ValueError: if they are not a dict of scalars.
+        ValueError: if `counts` is not a dict, or one of its values is not a scalar.
     """
     if not isinstance(counts, Mapping) or any(np.ndim(count) for count in counts.values()):
         raise ValueError(
@@ -48,7 +50,8 @@ def checked_counts(counts: Any) -> Any:
 
 
 def checked_sums(sums: Any, totals: Any) -> Any:
-    """Return the sums in at least float32.
+    """Check that an objective returned one scalar per metric, and return these sums in float32 or a wider type.
+    `totals` are the counts of the terms.
 
     Raises:
         ValueError: if a term has no count or no loss, or a sum is not a scalar.
@@ -56,8 +59,8 @@ def checked_sums(sums: Any, totals: Any) -> Any:
     for term, terms in sums.items():
         if term not in totals or "loss" not in terms:
             raise ValueError(
-                f"train.make_step: the objective's term {term!r}; expected a 'loss' in it and a count of the same "
-                f"name, got {sorted(terms)} and counts for {sorted(totals)}."
+                f"train.make_step: the objective's term {term!r} is incomplete; expected a 'loss' in it and a count of "
+                f"the same name, got {sorted(terms)} and counts for {sorted(totals)}."
             )
         for metric, value in terms.items():
             if np.ndim(value):
@@ -69,15 +72,15 @@ def checked_sums(sums: Any, totals: Any) -> Any:
 
 
 def check_optimizer_state(optimizer: optax.GradientTransformation, opt_state: Any, chosen: tree.Tree) -> None:
-    """Check that the state of the optimizer is for the trainable parameters.
+    """Check that the state of the optimizer belongs to the trainable parameters.
 
     Args:
         optimizer: the optimizer of the step.
-        opt_state: the state, from `create`.
+        opt_state: the state of the optimizer, which `train.create` made.
         chosen: the trainable parameters of the step.
 
     Raises:
-        ValueError: if `create` and `make_step` had different `trainable`.
+        ValueError: if `create` and `make_step` were called with different optimizers or values of `trainable`.
     """
     expected: Any = jax.tree.structure(jax.eval_shape(optimizer.init, chosen))
     if expected != jax.tree.structure(opt_state):
@@ -93,22 +96,25 @@ def check_optimizer_state(optimizer: optax.GradientTransformation, opt_state: An
 def check_returns_sums(
     step: Callable[..., Any], model: Any, batch: Any, key: jax.Array, layout: Layout, *, where: str
 ) -> None:
-    """Check in eval mode that the values of an objective are sums over the batch, not means.
+    """Check that an objective returns sums over the batch and not means, which the training step would divide by the
+    counts a second time.
 
-    The step would divide a mean a second time. The objective runs on a part of the batch, and then on a batch with two
-    copies of this part. A sum doubles, and a mean does not change. A loss that compares the rows of a batch with each
-    other may do neither, and passes.
+    The objective runs in eval mode, first on a part of the batch, and then on a batch that contains this part twice.
+    The second run doubles a sum, but does not change a mean. A sum that compares the rows of a batch with each other
+    may grow by a factor other than 2. The check therefore accepts every value that grows by at least a half. If the
+    objective accepts only batches of one size, nothing is checked.
 
     Args:
         step: evaluation step of the objective, from `make_eval_step`.
         model: the model of the step, placed on the devices.
-        batch: a host batch. The part is half of its rows, or as many as there are devices.
+        batch: a host batch. The part that the check uses has at most half of the rows of `batch`, but at least one row
+            per shard (`layout.batch_parts`).
         key: random key, for an objective that is random in eval mode too.
         layout: layout of the run.
         where: the name of the caller, for the message.
 
     Raises:
-        ValueError: if a value does not grow by more than a half. The message says what to return.
+        ValueError: if a value grows by less than a half. The message says what to return.
     """
     compiled = parallelize(step, layout)
     run = lambda batch: jax.device_get(compiled(model, layout.shard(batch), layout.place(key)))
@@ -118,19 +124,19 @@ def check_returns_sums(
     try:
         once, twice = (run(rows)["sums"] for rows in (part, jax.tree.map(lambda x: np.concatenate([x, x]), part)))
     except (TypeError, ValueError):
-        run(batch)  # raises again, unless the objective works with one size of batches only
+        run(batch)  # raises again, unless the objective accepts only batches of this size
         return
     for term, terms in once.items():
         for metric, value in terms.items():
             if abs(twice[term][metric]) < 1.5 * abs(value):
                 name = f"{metric!r} of the term {term!r}" if term else repr(metric)
                 raise ValueError(
-                    f"{where}: the objective's {name} is not a sum; expected {2 * value:g} for the rows of a batch "
-                    f"repeated twice, because it is {value:g} for these rows, got {twice[term][metric]:g}. Return sums "
+                    f"{where}: the objective's {name} is not a sum; expected {2 * value:g} for a batch that has each "
+                    f"row twice, because it is {value:g} with each row once, got {twice[term][metric]:g}. Return sums "
                     'over the batch, such as F.cross_entropy(…, reduction="sum"). The step divides them by the counts.'
                 )
 
 
 def _shown(value: Any) -> str:
-    """Return the types and shapes in a value."""
+    """Describe the types and the shapes in a value, for an error message."""
     return str(jax.tree.map(lambda leaf: f"{getattr(leaf, 'dtype', type(leaf).__name__)}{list(np.shape(leaf))}", value))

@@ -18,14 +18,15 @@ class Precision:
     The step differentiates with respect to the stored parameters (the master weights) and gives the objective a copy of
     these parameters in the type `compute`. Gradients and optimizer state have the type of the master weights. All
     functions of `funcnet.functional` compute norms, softmax and reductions in at least float32, whatever the type of
-    their input. The fields `norms`, `softmax` and `reductions` document this. A narrower type is refused.
+    their input. The fields `norms`, `softmax` and `reductions` only document this rule, and refuse a narrower type.
 
     Args:
         params: type of the master weights, the gradients and the optimizer state.
         compute: type of matrix products and activations.
         norms: type of the statistics of LayerNorm, BatchNorm and similar layers.
         softmax: type of softmax and of losses that use it.
-        reductions: type of sums over tokens, examples and devices.
+        reductions: type of sums over tokens and examples, and over devices under shard_map and pmap. Under jit, XLA
+            sums the gradients of weight matrices over the devices in the type `compute`.
 
     Raises:
         ValueError: if `norms`, `softmax` or `reductions` is narrower than float32, or `params` is narrower than
@@ -49,9 +50,9 @@ class Precision:
         _at_least("params", self.params, self.compute)
 
     def cast(self, arrays: Any) -> Any:
-        """Cast floating leaves to the compute type. Other leaves are not changed.
+        """Cast floating-point arrays to the type `compute`. Other arrays are not changed.
 
-        The step casts the parameters. The objective casts the floating arrays of its batch.
+        The step casts the parameters with this method, and the objective casts the floating arrays of its batch.
 
         Args:
             arrays: a pytree of arrays.

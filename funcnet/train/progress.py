@@ -13,13 +13,13 @@ class TrainingProgress:
     """A progress bar with the latest metrics and the remaining time. Without a terminal, one line is printed per logged
     step.
 
-    This class is a `Logger` for `train` (`write`, `sync`). `after_step` moves the bar, and `say` prints a line above
-    it.
+    This class is a `Logger` for `train` (`write`, `sync`, `rewind`). `after_step` moves the bar. `say` prints a
+    line above the bar.
 
     Args:
         total_steps: number of steps in the run.
         step: the number of steps made so far.
-        show: {label: name of the metric}, in the order of display. Metrics that a step does not have are omitted.
+        show: {label: name of the metric}, in the order of display. A metric that was not measured at a step is omitted.
         evaluated: prefix of the labels for the metrics of an evaluation.
         console: a rich console. The default prints to standard output.
 
@@ -94,7 +94,11 @@ class TrainingProgress:
             self.say(f"step {step:,}/{self.total_steps:,}{held_out}")
 
     def sync(self) -> None:
-        """Do nothing, because nothing is buffered."""
+        """Do nothing, because the progress display does not buffer its output."""
+
+    def rewind(self, step: int) -> None:
+        """Move the bar back."""
+        self.after_step(step)
 
     def say(self, text: str) -> None:
         """Print a line, above the bar if there is one."""

@@ -67,7 +67,8 @@ def draw_report(
     Args:
         path: the PNG file to write.
         rows: the rows of metrics.jsonl (`read_metrics`).
-        panels: plots of the picture. Curves whose metric was never logged are omitted.
+        panels: plots of the picture. Curves whose metric was never logged are omitted. Without panels, no file is
+            written.
         title: title of the picture.
         subtitle: a line below the plots, such as the settings and the result.
 
@@ -83,7 +84,7 @@ def draw_report(
         ...     path.stat().st_size > 10_000
         True
     """
-    # Imported here, because it takes half a second. This backend needs no display, and has no global state.
+    # Imported here, because the import takes half a second. The Agg backend needs no display, and has no global state.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -142,7 +143,9 @@ def _draw(axis: Any, rows: Sequence[Mapping[str, Any]], panel: Panel) -> None:
 
 
 def _draw_matrix(axis: Any, panel: Matrix) -> None:
-    """Shade each cell by its share of the row. Print the counts if there are at most 20 classes."""
+    """Shade each cell of a confusion matrix by its share of the row. Print the count in each cell if there are at most
+    20 classes.
+    """
     counts = np.asarray(panel.counts)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     axis.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
@@ -160,12 +163,14 @@ def _draw_matrix(axis: Any, panel: Matrix) -> None:
 
 
 def _plain(text: str) -> str:
-    """Escape dollar signs, so that matplotlib does not read names as formulas."""
+    """Escape dollar signs, so that matplotlib does not read the text between them as a formula."""
     return text.replace("$", r"\$")
 
 
 def _running_mean(values: np.ndarray) -> np.ndarray:
-    """Return an exponential mean over earlier and later steps, which does not lag behind a falling curve."""
+    """Smooth a curve with exponential weights for earlier and later steps, so that the result does not lag behind a
+    falling curve.
+    """
     width = max(2.0, len(values) / 40)
     distance = np.exp(-np.arange(len(values)) / width)
     weight = np.concatenate([distance[:0:-1], distance])

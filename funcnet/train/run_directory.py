@@ -1,8 +1,9 @@
-"""The run directory and its record, which show whether a run may start or resume there, and whether it has finished.
+"""The run directory and its record, which determine whether a run may start or resume in the directory, and whether the
+run has finished.
 
 The run record, `run.json`, is the first file in the directory. The record contains the configuration, facts that are
-found later (such as the digest of the corpus), and whether the run has finished. A resumed run must agree with its
-record.
+found later (such as the digest of the corpus), and whether the run has finished. A run can be resumed only if its
+settings and facts agree with the run record.
 """
 
 import contextlib
@@ -12,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from funcnet.files import lock_folder, read_json, write_json
-from funcnet.train.checkpoints import versions
 from funcnet.train.errors import RunError, cannot_write
+from funcnet.train.versions import versions
 
 __all__ = [
     "RUN_FILE",
     "began_in",
     "cancel_run",
+    "check_facts",
     "configuration",
     "differences",
     "extend_run",
@@ -50,7 +52,7 @@ def open_run(
         folder: the run directory. It is created if it does not exist.
         config: all settings of the run as JSON. A resumed run must have the same settings.
         resume: if True, resume the run in `folder`. If False, start a new run.
-        writes: names of the files that the run will write. A new run refuses a folder that contains one of them.
+        writes: names of the files that the run will write. A new run refuses a folder that contains one of these files.
         free: names in `config` that a resumed run may change.
         defaults: default values of the settings, for settings that an older release did not record.
 
@@ -58,9 +60,9 @@ def open_run(
         The run directory. Call `is_finished` next.
 
     Raises:
-        RunError: if `folder` is a file, cannot be written, or is used by another process. If `resume` is False, also if
-            the folder contains a run or one of the files in `writes`. If `resume` is True, also if the folder contains
-            no run, or a run with another configuration.
+        RunError: if `folder` is a file, cannot be written, or is used by another process; if `resume` is False, and the
+            folder contains a run or one of the files in `writes`; or if `resume` is True, and the folder contains no
+            run, or a run with a different configuration.
 
     Example:
         >>> import tempfile
@@ -87,7 +89,7 @@ def open_run(
         compared = [
             {name: value for name, value in side.items() if name not in free} for side in ({**added, **before}, config)
         ]
-        _compare("train.open_run", folder, *compared)
+        _compare(folder, *compared)
         return folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -102,7 +104,7 @@ def open_run(
 
 @contextlib.contextmanager
 def lock_run(folder: Path) -> Iterator[None]:
-    """A context in which no other process can run in `folder`. Otherwise, two runs could overwrite each other's files.
+    """Lock a run directory while the block runs, so that two runs cannot overwrite each other's files.
 
     Args:
         folder: the run directory from `open_run`.
@@ -151,8 +153,8 @@ def configuration(folder: str | Path) -> dict[str, Any] | None:
 
 
 def began_in(folder: str | Path) -> str | None:
-    """Return the working directory in which a run started. Relative paths in its settings are relative to this
-    directory.
+    """Return the working directory in which a run started. Relative paths in the settings of the run are relative to
+    this directory.
 
     Args:
         folder: the run directory.
@@ -174,8 +176,8 @@ def began_in(folder: str | Path) -> str | None:
 
 
 def record_facts(folder: Path, facts: Mapping[str, Any], sources: Mapping[str, str] = {}) -> None:
-    """Record facts that are found only after the start, such as digests of the data. A resumed run must find the same
-    facts.
+    """Record facts that are found only after the start, such as digests of the data. When the run is resumed, these
+    facts must be the same.
 
     Args:
         folder: the run directory.
@@ -185,8 +187,34 @@ def record_facts(folder: Path, facts: Mapping[str, Any], sources: Mapping[str, s
     Raises:
         RunError: if a fact differs from the recorded one. The message names the files, or lists the values.
     """
+    check_facts(folder, facts, sources, where="train.record_facts", otherwise="start a new run with another --out")
     record = _record(folder)
-    known = {name: value for name, value in record["facts"].items() if name in facts}
+    if any(name not in record["facts"] for name in facts):
+        _write(folder, {**record, "facts": {**record["facts"], **facts}})
+
+
+def check_facts(
+    folder: Path, facts: Mapping[str, Any], sources: Mapping[str, str] = {}, *, where: str, otherwise: str = ""
+) -> None:
+    """Compare facts with those that the run has recorded, without writing anything. Facts that the run has not recorded
+    are not compared.
+
+    Args:
+        folder: the run directory.
+        facts, sources: as in `record_facts`.
+        where: name of the caller, for messages.
+        otherwise: what the user can do instead of restoring the data, for messages.
+
+    Raises:
+        RunError: if a fact differs from the recorded one. The message names the files, or lists the values.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     check_facts(open_run(folder, {"steps": 100}), {"corpus": "ab12"}, where="quantize")
+    """
+    known = {name: value for name, value in _record(folder)["facts"].items() if name in facts}
+    otherwise = f", or {otherwise}" if otherwise else ""
     changed: dict[str, list[str]] = {}
     for name in known:
         if name in sources and differences({"": known[name]}, {"": facts[name]}):
@@ -194,17 +222,19 @@ def record_facts(folder: Path, facts: Mapping[str, Any], sources: Mapping[str, s
     if changed:
         files = " and ".join(f"{source} ({', '.join(names)})" for source, names in changed.items())
         raise RunError(
-            f"train.record_facts: files have changed since the run in {folder} started; expected the original ones, "
-            f"got changed ones: {files}. Restore the files, or start a new run with another --out."
-            f"{_relative_path_hint(folder, changed)}"
+            f"{where}: files have changed since the run in {folder} started; expected the original ones, got changed "
+            f"ones: {files}. Restore the files{otherwise}.{_relative_path_hint(folder, changed)}"
         )
-    _compare("train.record_facts", folder, known, {name: value for name, value in facts.items() if name in known})
-    if len(known) < len(facts):
-        _write(folder, {**record, "facts": {**record["facts"], **facts}})
+    if found := differences(known, {name: facts[name] for name in known}):
+        raise RunError(
+            f"{where}: the data of the run in {folder} have changed; expected the original values, got different ones: "
+            f"{'; '.join(found)}. Restore the original values{otherwise}."
+        )
 
 
 def extend_run(folder: Path, config: Mapping[str, Any]) -> None:
-    """Record that a run gets more steps, also if it has finished. Its checkpoints and metrics are kept.
+    """Record a new configuration with more steps, so that a run continues even if it has finished. The checkpoints and
+    the metrics of the run are kept.
 
     Args:
         folder: the run directory, locked by `lock_run`.
@@ -215,7 +245,7 @@ def extend_run(folder: Path, config: Mapping[str, Any]) -> None:
 
 
 def finish(folder: Path) -> None:
-    """Mark a run as finished. Call this last.
+    """Record in run.json that a run has finished. Call this last.
 
     Args:
         folder: the run directory.
@@ -227,7 +257,7 @@ def cancel_run(folder: Path) -> None:
     """Undo `open_run` for a run that could not start, so that a corrected command can use the same directory.
 
     Args:
-        folder: the run directory. It is removed if it contains nothing except the run record.
+        folder: the run directory, which is removed if it contains nothing except the run record.
     """
     (folder / RUN_FILE).unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # the folder existed before and has other files
@@ -235,7 +265,7 @@ def cancel_run(folder: Path) -> None:
 
 
 def is_finished(folder: Path) -> bool:
-    """Return whether a run has finished.
+    """Return whether run.json records that the run has finished.
 
     Args:
         folder: the run directory.
@@ -251,8 +281,8 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _relative_path_hint(folder: Path, sources: Iterable[str]) -> str:
-    """Return a sentence for a run that was started in another directory, where a relative path may name a different
-    file.
+    """Return a hint if the run started in another directory, in which a relative path may name another file. Otherwise,
+    return an empty string.
     """
     began = began_in(folder)
     relative = [source for source in sources if not os.path.isabs(source)]
@@ -273,12 +303,12 @@ def _require_new(folder: Path, writes: Sequence[str]) -> None:
         )
 
 
-def _compare(where: str, folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def _compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     found = differences(before, now)
     if found:
         raise RunError(
-            f"{where}: the configuration of the run in {folder} changed; expected the original one, got another one: "
-            f"{'; '.join(found)}. Resume with the original values, or use another --out."
+            f"train.open_run: the configuration of the run in {folder} has changed; expected the original values, got "
+            f"different ones: {'; '.join(found)}. Resume with the original values, or use another --out."
         )
 
 
@@ -304,7 +334,7 @@ def _write(folder: Path, record: Mapping[str, Any]) -> None:
 
 
 def _flat(config: Any, prefix: str = "") -> dict[str, Any]:
-    """Return {dotted name: value}, with tuples as lists, as in JSON."""
+    """Flatten a nested configuration to {dotted name: value}. Tuples become lists, as in JSON."""
     flat: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, Mapping):

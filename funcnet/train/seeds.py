@@ -16,11 +16,11 @@ __all__ = ["spread", "summarise"]
 
 
 def summarise(outs: Sequence[Path], folder: Path, best: Best) -> None:
-    """Write eval.json with mean and standard deviation, and copy the files of the best seed into the run directory
-    `folder`.
+    """Write eval.json with the mean and the standard deviation of each metric, and copy the files of the best seed into
+    the run directory `folder`.
 
-    `outs` are the folders of the seeds, each with an eval.json. Seeds are compared by the metric `best` on the
-    validation examples or, if there are none, on the test examples.
+    `outs` are the folders of the seeds, each with an eval.json. The seeds are compared by the metric that `best` names.
+    This metric is measured on the validation examples, or on the test examples if there are no validation examples.
     """
     runs = [read_json(out / "eval.json") or {} for out in outs]
     prefix = "" if best.metric in runs[0] else "test_"

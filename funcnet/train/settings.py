@@ -18,7 +18,7 @@ from funcnet.parallel import (
     process_count,
     use_virtual_cpu_devices,
 )
-from funcnet.settings import Range
+from funcnet.settings import Range, with_helps
 from funcnet.train.precision import BFLOAT16, FLOAT32, Precision
 
 __all__ = ["CheckpointSettings", "DeviceSettings", "LoopSettings", "RunSettings", "open_layout"]
@@ -26,6 +26,7 @@ __all__ = ["CheckpointSettings", "DeviceSettings", "LoopSettings", "RunSettings"
 MOST_DEVICES = 4096  # more virtual devices can exhaust the memory of the machine
 
 
+@with_helps
 @dataclasses.dataclass(frozen=True)
 class RunSettings:
     """The output directory and the seed of a run."""
@@ -34,11 +35,13 @@ class RunSettings:
     """Directory for the files of the run."""
     resume: bool = False
     """Continue the run in --out. Settings that you omit keep their values. You can change only --save-every, --keep,
-    --devices, --mesh, --shard and --parallel. On other devices, the results differ by rounding errors."""
+    --devices, --mesh, --shard, --parallel, --rewind-above and --nan-trace. On other devices, the results differ by
+    rounding errors."""
     seed: Annotated[int, Range(0, 2**62)] = 0
     """Seed of all random numbers."""
 
 
+@with_helps
 @dataclasses.dataclass(frozen=True)
 class LoopSettings:
     """The size of an update, and how often metrics are logged."""
@@ -49,8 +52,12 @@ class LoopSettings:
     """Number of micro-batches per update. More micro-batches need less memory and give the same gradients."""
     log_every: Annotated[int, Range(1)] = 20
     """Number of steps between two logged lines of metrics."""
+    nan_trace: bool = False
+    """Record for each layer whether its output and its gradient are finite. If a step is skipped because a value is not
+    finite, the log names the first layer with such a value. Steps take longer."""
 
 
+@with_helps
 @dataclasses.dataclass(frozen=True)
 class DeviceSettings:
     """The devices and the precision of a run."""
@@ -60,14 +67,17 @@ class DeviceSettings:
     The default is all GPUs or TPUs, or one CPU."""
     mesh: str | None = None
     """Sizes of the axes of the device mesh, such as data=2,fsdp=4. The axes are data (each device trains on a part of
-    the batch), fsdp (it also stores only a part of the parameters), tensor (it computes a part of each layer) and
-    context (it has a part of each sequence). A size of -1 uses all remaining devices."""
+    the batch), fsdp (in addition, each device stores only a part of the parameters), tensor (each device computes a
+    part of each layer) and context (each device holds a part of each sequence). A size of -1 uses all remaining
+    devices."""
     shard: tuple[str, ...] = ()
-    """Sharding rules that override those of the model, such as "**.dense.weight=fsdp,-": a pattern for the names of
-    parameters, and a mesh axis or - for each dimension."""
+    """Sharding rules that override those of the model, such as "**.dense.weight=fsdp,-". A rule is
+    PATTERN=AXES. PATTERN matches names of parameters. AXES has one entry per dimension: a mesh axis, or "-" for a
+    dimension that is not sharded."""
     coordinator: Annotated[str, tyro.conf.arg(metavar="HOST:PORT")] | None = None
-    """Address of process 0, for a run of several processes. Start the same command in each process, with its own
-    --process-id. Under Slurm and Open MPI, and in a JobSet (scripts/launch), these three settings are found."""
+    """Address of process 0, for a run of several processes. Start the same command in each process, each with its own
+    value of --process-id. Under Slurm and Open MPI, and in a JobSet (scripts/launch), --coordinator, --num-processes
+    and --process-id are detected automatically."""
     num_processes: Annotated[int, tyro.conf.arg(metavar="N")] | None = None
     """Number of processes of the run."""
     process_id: Annotated[int, tyro.conf.arg(metavar="I")] | None = None
@@ -83,6 +93,7 @@ class DeviceSettings:
         return BFLOAT16 if self.precision == "bfloat16" else FLOAT32
 
 
+@with_helps
 @dataclasses.dataclass(frozen=True)
 class CheckpointSettings:
     """When a run evaluates and saves checkpoints."""
@@ -93,10 +104,13 @@ class CheckpointSettings:
     """Number of steps between two checkpoints. With 0, a checkpoint is saved only at the end."""
     keep: Annotated[int, Range(1)] = 2
     """Number of recent checkpoints to keep, in addition to the best one."""
+    rewind_above: Annotated[float, Range(0, note="0: never")] = 0.0
+    """If the loss of a step exceeds this multiple of its moving average, the run goes back to an earlier checkpoint and
+    continues with the batches after that step. With 0, the run never goes back."""
 
 
 def open_layout(settings: DeviceSettings, where: str) -> Layout:
-    """Return the layout of a run, without the rules of its net.
+    """Return the layout of a run, without the sharding rules of its net.
 
     Args:
         settings: the device settings of a command.
@@ -106,8 +120,9 @@ def open_layout(settings: DeviceSettings, where: str) -> Layout:
         The layout; see `make_layout`.
 
     Raises:
-        ValueError: if --devices and --mesh are both given, the mesh does not fit the devices, or a rule in --shard is
-            not valid.
+        ValueError: if --devices and --mesh are both given, if the mesh does not fit the devices, or if a rule in
+            --shard is not valid. The error is also raised if the processes of the run cannot join, or if a run of
+            several processes has a mesh that does not use all devices.
 
     Example:
         >>> open_layout(DeviceSettings(devices=4, parallel="shard_map"), "pretrain").batch_parts
@@ -115,8 +130,8 @@ def open_layout(settings: DeviceSettings, where: str) -> Layout:
     """
     if settings.devices is not None and settings.mesh is not None:
         raise ValueError(
-            f"{where}: --devices {settings.devices} together with --mesh {settings.mesh}; expected one of them, got "
-            f"both. (--devices {settings.devices} is short for --mesh {AXIS}={settings.devices}.)"
+            f"{where}: --devices {settings.devices} and --mesh {settings.mesh} are both given; expected one of them, "
+            f"got both. (--devices {settings.devices} is short for --mesh {AXIS}={settings.devices}.)"
         )
     join_processes(settings.coordinator, settings.num_processes, settings.process_id, where=where)
     sizes = None if settings.devices is None else {AXIS: settings.devices}

@@ -1,4 +1,4 @@
-"""The train state: all arrays that a training step updates, in one pytree."""
+"""The train state: all arrays that a training step takes and returns, in one pytree."""
 
 from typing import Any
 
@@ -15,13 +15,14 @@ __all__ = ["TrainState", "create"]
 
 @flax.struct.dataclass
 class TrainState:
-    """All arrays that change from step to step. Functions and settings are not part of the state.
+    """All arrays that a training step takes and returns. Functions and settings are not part of the state.
 
     Attributes:
         params: nested dict of the parameters, trainable and frozen.
         state: nested dict of the model's buffers.
         opt_state: state of the optimizer, for the trainable parameters only.
-        step: int32 scalar, the number of updates made.
+        step: int32 scalar, the number of steps made, including the skipped ones.
+        skipped: int32 scalar, the number of steps that were skipped because the loss or the gradient was not finite.
         ema: `swa_utils.AveragedModel` with the exponential moving average of the weights, or None.
         extra: the user's own values, any pytree of arrays, or None. See `make_step`.
     """
@@ -32,6 +33,7 @@ class TrainState:
     step: jax.Array
     ema: Any = None
     extra: Any = None
+    skipped: Any = 0
 
 
 def create(
@@ -50,7 +52,7 @@ def create(
         state: buffers from `Module.init`.
         optimizer: any optax transformation.
         trainable: patterns for the names of the trainable parameters. Pass the same patterns to `make_step`. The
-            optimizer has no state for other parameters.
+            optimizer has no state for parameters that no pattern matches.
         ema: decay rate of the moving average of the weights, such as 0.999. None keeps no average.
         extra: initial values of `TrainState.extra`.
 
@@ -68,4 +70,5 @@ def create(
     chosen, _ = tree.partition(params, trainable, where="train.create: trainable")
     average = None if ema is None else swa_utils.AveragedModel.create(params, state, swa_utils.get_ema_avg_fn(ema))
     own = None if extra is None else jax.tree.map(jnp.asarray, extra)
-    return TrainState(params, state, optimizer.init(chosen), jnp.zeros((), jnp.int32), average, own)
+    zero = jnp.zeros((), jnp.int32)
+    return TrainState(params, state, optimizer.init(chosen), zero, average, own, zero)

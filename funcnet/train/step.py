@@ -6,9 +6,12 @@ A task provides two pure functions:
 - `objective(params, state, batch, *, training, rng) -> ({term: {"loss": sum, metric: sum, …}}, state)`: sums over
   these elements.
 
-The loss is Σ_term loss_sum / count, where both are summed over all devices and micro-batches. This is the mean over all
-tokens, not a mean of means, even if devices or micro-batches differ in their number of tokens. A term with a count of 0
-contributes 0.
+The loss is Σ_term loss_sum / count, where both are summed over all devices and micro-batches. The loss is therefore the
+mean over all tokens, not a mean of means, even if devices or micro-batches differ in their number of tokens. A term
+with a count of 0 contributes 0.
+
+If the loss or the gradient of a step is not finite, the step is skipped. A skipped step is counted, but parameters,
+buffers and the state of the optimizer keep their values, as with torch's `GradScaler`.
 
 A parameter on which the loss does not depend keeps its value, even if the optimizer has weight decay. In torch, the
 `grad` of such a parameter is None. The loss does not depend on a parameter that the objective does not use, or uses
@@ -17,9 +20,8 @@ only behind `lax.stop_gradient`, as a module does after `requires_grad_(False)`.
 Letters: A micro-batches, N devices.
 """
 
-import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -28,16 +30,18 @@ import optax
 from jax import lax
 
 from funcnet import tree
-from funcnet.parallel import average_over, check_batch_size, fold_in_device, sum_over
+from funcnet.parallel import average_over, check_batch_size, first_over, fold_in_device, sum_over
 from funcnet.train.means import means, share
+from funcnet.train.nan_trace import PROBES, find_probes, split_flags
 from funcnet.train.objective_checks import check_optimizer_state, checked_counts, checked_output, checked_sums
 from funcnet.train.precision import FLOAT32, Precision
 from funcnet.train.state import TrainState
 from funcnet.train.unused import restore_unused, watch
 
-__all__ = ["Counts", "Objective", "UpdateExtra", "evaluate", "make_eval_step", "make_step"]
+__all__ = ["Buffers", "Counts", "Objective", "UpdateExtra", "evaluate", "make_eval_step", "make_step"]
 
 Batch = Mapping[str, jax.Array]
+Buffers = Literal["synced", "averaged", "first"]
 Counts = Callable[[Batch], dict[str, jax.Array]]
 Objective = Callable[..., tuple[dict[str, dict[str, jax.Array]], tree.Tree]]
 UpdateExtra = Callable[[TrainState, Mapping[str, jax.Array]], Any]
@@ -52,41 +56,48 @@ def make_step(
     accumulate: int = 1,
     precision: Precision = FLOAT32,
     trainable: tree.Patterns = "**",
-    buffers: Literal["synced", "averaged"] = "synced",
+    buffers: Buffers = "synced",
     update_extra: UpdateExtra | None = None,
     metrics_as: Literal["means", "sums"] = "means",
+    nan_trace: bool = False,
 ) -> Callable[..., tuple[TrainState, dict[str, Any]]]:
     """Make a training step for `parallelize`: `step(train_state, batch, key, *, axis_name=None)`.
 
     Args:
-        objective: function that returns the loss and the metrics of the task, as sums; see above. If the train state
-            has `extra`, the objective receives it as the keyword argument `extra`.
-        counts: function that returns the counts by which the sums are divided; see above.
+        objective: function that returns the loss and the metrics of the task, as sums; see `funcnet.train.step`. If the
+            train state has `extra`, the objective receives it as the keyword argument `extra`.
+        counts: function that returns the counts by which the sums are divided; see `funcnet.train.step`.
         optimizer: an optax transformation, which includes gradient clipping, if any.
-        schedule: learning rate schedule of the optimizer, to report the metric `learning_rate`. It does not change the
-            updates.
+        schedule: learning rate schedule of the optimizer, to report the metric `learning_rate`. The updates themselves
+            do not depend on this argument.
         accumulate: A, the number of micro-batches per update. The step needs the memory of one micro-batch and computes
             the gradients of the complete batch. Micro-batch a consists of rows a, a + A, …, so every row stays on its
             device.
         precision: the precision policy. The objective receives the parameters in `precision.compute`.
-        trainable: patterns for the names of the trainable parameters. No gradients are computed for other parameters.
-        buffers: "synced" if the model keeps its buffers equal on all devices (SyncBatchNorm). "averaged" if each device
-            has its own statistics (under pmap and shard_map). The step then averages floating buffers over the devices,
-            and takes the maximum of other buffers.
+        trainable: patterns for the names of the trainable parameters. No gradients are computed for parameters that no
+            pattern matches.
+        buffers: "synced" if the model keeps its buffers equal on all devices (SyncBatchNorm). With "averaged" and
+            "first", each device has its own statistics (under pmap and shard_map). After a step, all devices get the
+            same buffers: with "averaged", the means of floating buffers over the devices, and the maxima of other
+            buffers; with "first", the buffers of the first device, as with torch's `DistributedDataParallel`.
         update_extra: function `update_extra(train_state, metrics)` that returns the new `extra`, from the train state
             after the update and the metrics as means. None leaves `extra` unchanged.
         metrics_as: "means" returns `loss` and `{term}_{metric}`. "sums" returns `sums` and `counts` instead, as the
             evaluation step does, so that `RunningMeans` can compute means over several steps.
+        nan_trace: whether to add the metric `trace`: (flags of the outputs, flags of their gradients) for
+            `describe_broken`, which names the first module whose output or gradient is not finite.
 
     Returns:
         The step, which returns (train state, metrics). The metrics are scalars: `loss`, `{term}_{metric}`, `grad_norm`
-        (before clipping) and, with a schedule, `learning_rate`. `key` is the key of the run. The step folds its number
-        into the key. If the train state has an `ema`, the step adds the updated parameters to it.
+        (before clipping), `skipped` (1 if the loss or the gradient is not finite, otherwise 0) and, with a schedule,
+        `learning_rate`. `key` is the key of the run, into which the step folds the number of the step. If the train
+        state has the moving average `ema`, the step adds the updated parameters to this average.
 
     Raises:
-        ValueError: if `accumulate` is below 1. The first call of the step raises it too, if the batch cannot be divided
-            into micro-batches, the objective does not return sums, a term has no loss or no count, or `create` had
-            another `trainable`.
+        ValueError: if `accumulate` is below 1, or `buffers` is unknown. The first call of the step also raises a
+            ValueError if the batch cannot be divided into micro-batches, if the objective does not return sums, if a
+            term has no loss or no count, if `create` was called with a different optimizer or `trainable`, or if the
+            objective ignores the flags of `nan_trace`.
 
     Example:
         >>> from funcnet.train import create
@@ -101,7 +112,8 @@ def make_step(
         (2.0, 5.0)
     """
     if accumulate < 1:
-        raise ValueError(f"train.make_step: accumulate; expected at least 1, got {accumulate}.")
+        raise ValueError(f"train.make_step: accumulate is too small; expected at least 1, got {accumulate}.")
+    agreed = _agreement(buffers)
 
     def step(
         train_state: TrainState, batch: Batch, key: jax.Array, *, axis_name: str | None = None
@@ -109,40 +121,49 @@ def make_step(
         rng = fold_in_device(jax.random.fold_in(key, train_state.step), axis_name)
         chosen, frozen = tree.partition(train_state.params, trainable, where="train.make_step: trainable")
         totals = sum_over(checked_counts(counts(batch)), axis_name)
-        unused = set(tree.flatten(chosen))  # until the backward pass is traced
+        unused = set(tree.flatten(chosen))  # all names; tracing the backward pass removes those of used parameters
 
-        def loss_of_sums(chosen, state, micro_batch, rng):
-            params = precision.cast(tree.merge(watch(chosen, unused), frozen))
+        def loss_of_sums(trained, state, micro_batch, rng):
+            chosen, probes = trained
+            params = precision.cast(tree.merge(watch(chosen, unused), frozen)) | probes
             output = objective(params, state, micro_batch, training=True, rng=rng, **_keyword(train_state.extra))
             sums, state = checked_output(output)
+            state, flags = split_flags(state, probes)
             sums = checked_sums(sums, totals)
-            return sum(share(terms["loss"], totals[term]) for term, terms in sums.items()), (sums, state)
+            return sum(share(terms["loss"], totals[term]) for term, terms in sums.items()), ((sums, flags), state)
 
         gradient = jax.grad(loss_of_sums, has_aux=True)
-        grads, sums, state = _accumulated(gradient, chosen, train_state.state, batch, rng, accumulate)
-        grads, sums = sum_over((grads, sums), axis_name)
-        if buffers == "averaged":
-            state = average_over(state, axis_name)
+        parts = _micro_batches(batch, accumulate)
+        probes = find_probes(loss_of_sums, chosen, train_state.state, parts[0], rng) if nan_trace else {}
+        results = _accumulated(gradient, (chosen, probes), train_state.state, *parts, rng)
+        ((grads, backward), (sums, forward)), state = sum_over(results[:2], axis_name), results[2]
+        state = agreed(state, axis_name)
 
-        scalars = {"grad_norm": optax.tree.norm(grads)}
+        loss = sum(share(terms["loss"], totals[term]) for term, terms in sums.items())
+        grad_norm = optax.tree.norm(grads)
+        is_finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
+        others: dict[str, Any] = {"grad_norm": grad_norm, "skipped": 1 - is_finite.astype(jnp.float32)}
         if schedule is not None:
-            scalars["learning_rate"] = jnp.asarray(schedule(train_state.step))
+            others["learning_rate"] = jnp.asarray(schedule(train_state.step - train_state.skipped))
+        if nan_trace:
+            others["trace"] = forward, backward.get(PROBES, {})
         try:
             updates, opt_state = optimizer.update(grads, train_state.opt_state, chosen)
         except Exception:
-            check_optimizer_state(optimizer, train_state.opt_state, chosen)  # the usual reason
+            check_optimizer_state(optimizer, train_state.opt_state, chosen)  # the usual cause of the error
             raise
         moved = restore_unused(optax.apply_updates(chosen, updates), chosen, unused)
         ema = _averaged(train_state.ema, moved, state)
-        params, extra = tree.merge(moved, frozen), train_state.extra
-        after = TrainState(params, state, opt_state, train_state.step + 1, ema, extra)
+        params, extra, number = tree.merge(moved, frozen), train_state.extra, train_state.step + 1
+        after = TrainState(params, state, opt_state, number, ema, extra, train_state.skipped)
         if update_extra is not None:
-            new = update_extra(after, means(sums, totals) | scalars)
+            new = update_extra(after, means(sums, totals) | others)
             own = jax.tree.map(lambda before, value: jnp.asarray(value, before.dtype), extra, new)
             after = after.replace(extra=own)  # type: ignore[attr-defined]
+        after = _unless_skipped(is_finite, after, train_state)
         if metrics_as == "sums":
-            return after, {"sums": sums, "counts": jax.tree.map(jnp.asarray, totals)} | scalars
-        return after, means(sums, totals) | scalars
+            return after, {"sums": sums, "counts": jax.tree.map(jnp.asarray, totals)} | others
+        return after, means(sums, totals) | others
 
     return step
 
@@ -152,19 +173,22 @@ def make_eval_step(
 ) -> Callable[..., dict[str, dict[str, jax.Array]]]:
     """Make an evaluation step for `parallelize`: `step((params, state), batch, key=None, *, axis_name=None)`.
 
-    The model may also be (params, state, extra), with the `extra` of a train state for the objective.
+    If the objective needs the `extra` of a train state, pass (params, state, extra) as the model.
 
     Args:
-        objective: as for `make_step`. It is called with `training=False`.
+        objective: as for `make_step`. The step calls the objective with `training=False`.
         counts: as for `make_step`.
         precision: as for `make_step`.
 
     Returns:
-        The step, which returns `{"sums": …, "counts": …}` summed over all devices. `evaluate` adds these results over
-        all batches.
+        The step, which returns `{"sums": …, "counts": …}` summed over all devices. The function `evaluate` adds up
+        these sums and counts over all batches.
 
     Raises:
-        ValueError: at the first call of the step, if a term has no loss or no count.
+        ValueError: at the first call of the step, if the objective does not return sums, or a term has no loss or no
+            count.
+
+    Example: see `evaluate`.
     """
 
     def step(
@@ -199,7 +223,15 @@ def evaluate(
         `loss` and `{term}_{metric}`, as Python floats.
 
     Raises:
-        ValueError: if there are no batches.
+        ValueError: if `batches` is empty.
+
+    Example:
+        >>> def objective(params, state, batch, *, training, rng):
+        ...     return {"fit": {"loss": jnp.sum((batch["x"] - params["mean"]) ** 2)}}, state
+        >>> step = jax.jit(make_eval_step(objective, lambda batch: {"fit": batch["x"].shape[0]}))
+        >>> model = {"mean": jnp.array(2.0)}, {}
+        >>> evaluate(step, model, [{"x": jnp.array([1.0, 3.0])}, {"x": jnp.array([2.0, 6.0])}])
+        {'loss': 4.5, 'fit_loss': 4.5}
     """
     added: Any = None
     for batch in batches:
@@ -215,39 +247,65 @@ def evaluate(
     return {name: float(value) for name, value in means(added["sums"], added["counts"], np.maximum).items()}
 
 
+def _agreement(buffers: Buffers) -> Callable[[Any, Any], Any]:
+    """Return the function `agreed(state, axis_name)`, which makes the buffers of the model equal on all devices."""
+    if buffers not in get_args(Buffers):
+        expected = " or ".join(map(repr, get_args(Buffers)))
+        raise ValueError(f"train.make_step: unknown buffers; expected {expected}, got {buffers!r}.")
+    return {"synced": lambda state, axis_name: state, "averaged": average_over, "first": first_over}[buffers]
+
+
 def _accumulated(
-    gradient: Callable[..., Any], chosen: Any, state: Any, batch: Batch, rng: jax.Array, accumulate: int
+    gradient: Callable[..., Any], trained: Any, state: Any, first: Batch, micro_batches: Any, rng: jax.Array
 ) -> tuple[Any, Any, Any]:
-    """Return (gradients, metric sums, state) over A micro-batches, which update the buffers one after the other, as in
-    torch.
+    """Return (gradients, metric sums, state). Gradients and metrics are summed over A micro-batches, which update the
+    buffers one after the other, as in torch.
     """
-    if accumulate == 1:
-        grads, (sums, state) = gradient(chosen, state, batch, rng)
+    if micro_batches is None:
+        grads, (sums, state) = gradient(trained, state, first, rng)
         return grads, sums, state
 
     def one(carry, xs):
         grads, sums, state = carry
         index, micro_batch = xs
-        more_grads, (more_sums, state) = gradient(chosen, state, micro_batch, jax.random.fold_in(rng, index))
+        more_grads, (more_sums, state) = gradient(trained, state, micro_batch, jax.random.fold_in(rng, index))
         return (*jax.tree.map(jnp.add, (grads, sums), (more_grads, more_sums)), state), None
 
-    batch = dict(batch) if isinstance(batch, Mapping) else batch  # any mapping, which need not be a pytree
-    micro_batches = jax.tree.map(functools.partial(_split, accumulate=accumulate), batch)
-    first = jax.tree.map(lambda x: x[0], micro_batches)
-    grads, (sums, _) = jax.eval_shape(gradient, chosen, state, first, rng)
+    grads, (sums, _) = jax.eval_shape(gradient, trained, state, first, rng)
     zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (grads, sums))
-    (grads, sums, state), _ = lax.scan(one, (*zeros, state), (jnp.arange(accumulate), micro_batches))
+    numbers = jnp.arange(len(jax.tree.leaves(micro_batches)[0]))
+    (grads, sums, state), _ = lax.scan(one, (*zeros, state), (numbers, micro_batches))
     return grads, sums, state
 
 
-def _split(x: jax.Array, accumulate: int) -> jax.Array:
-    """Split (B, …) into (A, B/A, …). Row r is in micro-batch r mod A, so each micro-batch spans all devices."""
-    check_batch_size(x.shape[0], 1, accumulate, where="train.make_step")
-    return jnp.swapaxes(x.reshape(-1, accumulate, *x.shape[1:]), 0, 1)
+def _unless_skipped(is_finite: jax.Array, after: TrainState, before: TrainState) -> TrainState:
+    """Return the train state from before the step if the step is skipped, otherwise the train state after the step. The
+    number of steps increases in both cases.
+    """
+    kept = jax.tree.map(lambda new, old: jnp.where(is_finite, new, old), after, before)
+    skipped = before.skipped + jnp.where(is_finite, 0, 1)
+    return kept.replace(step=before.step + 1, skipped=skipped)  # type: ignore[attr-defined]
+
+
+def _micro_batches(batch: Batch, accumulate: int) -> tuple[Batch, Any]:
+    """Split a batch of B rows into A = `accumulate` micro-batches. Row r becomes part of micro-batch r mod A, so each
+    micro-batch spans all devices.
+
+    Return the first micro-batch, and a pytree of all micro-batches with arrays (A, B/A, …). If A is 1, return the batch
+    and None.
+    """
+    if accumulate == 1:
+        return batch, None
+    batch = dict(batch) if isinstance(batch, Mapping) else batch  # a Mapping need not be a pytree
+    check_batch_size(len(jax.tree.leaves(batch)[0]), 1, accumulate, where="train.make_step")
+    split = jax.tree.map(lambda x: jnp.swapaxes(x.reshape(-1, accumulate, *x.shape[1:]), 0, 1), batch)
+    return jax.tree.map(lambda x: x[0], split), split
 
 
 def _averaged(ema: Any, moved: tree.Tree, state: tree.Tree) -> Any:
-    """Add the updated parameters to the moving average. The other parameters are constant, and not averaged."""
+    """Add the updated parameters to their exponential moving average. Frozen parameters are constant, and are not
+    averaged.
+    """
     if ema is None:
         return None
     own, constant = tree.divide(ema.params, tree.flatten(moved))

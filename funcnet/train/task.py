@@ -1,14 +1,14 @@
 """The interface between `run_task` and the task that it trains.
 
 A *task* defines the initial parameters, the loss (objective and counts, see `funcnet.train.step`), the batches, the
-evaluation and the files of the trained model. It does not handle devices, checkpoints or signals; `run_task` does not
-know the model.
+evaluation and the files of the trained model. `run_task` handles devices, checkpoints and signals, and does not know
+the model.
 """
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import optax
@@ -20,7 +20,7 @@ from funcnet.train.loop import Cadence, Outcome
 from funcnet.train.precision import Precision
 from funcnet.train.report import Matrix, Panel
 from funcnet.train.state import TrainState
-from funcnet.train.step import UpdateExtra
+from funcnet.train.step import Buffers, UpdateExtra
 
 __all__ = ["Best", "Conclusion", "Context", "Ended", "Task"]
 
@@ -29,11 +29,11 @@ Sums = dict[str, dict[str, jax.Array]]
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """The part of a run that its task can use.
+    """The devices, the precision and the interruption of a run, which the run passes to its task.
 
     Attributes:
-        layout: layout of the arrays, with its methods `place` and `shard`. `parallelize` needs it too. It does not yet
-            have the rules of a net; see `Task.layout`.
+        layout: layout of the arrays, for `parallelize` and for copying arrays to the devices (`place`, `shard`). This
+            layout does not yet have the rules of a net; see `Task.layout`.
         precision: precision policy of the step.
         stop: the interruption of the run. Slow code should check `stop.requested`, which is True after a signal.
     """
@@ -62,7 +62,7 @@ class Best:
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
-    """A finished training, for `Task.conclude`.
+    """The end of a training with one seed, from which `Task.conclude` computes the results.
 
     Attributes:
         folder: the run directory, or the directory of one seed in it.
@@ -81,10 +81,10 @@ class Ended:
 
 @dataclasses.dataclass(frozen=True)
 class Conclusion:
-    """The results of a finished run.
+    """The results of a finished training, which `Task.conclude` returns.
 
     Attributes:
-        values: content of eval.json. If it is empty, the file is not written.
+        values: content of eval.json. If `values` is empty, eval.json is not written.
         panels: plots of report.png.
         title: title of report.png.
         subtitle: subtitle of report.png.
@@ -107,8 +107,8 @@ class Task:
     Attributes:
         name: name of the model, for the line that a run prints at its start.
         cadence: the number of steps, and when to log, evaluate and save.
-        layout: the layout for the task's net, `context.layout.for_net(net)`. A task that does not set it gets that of
-            the context.
+        layout: the layout for the task's net, `context.layout.for_net(net)`. A task that sets no layout uses
+            `context.layout`.
         optimizer: an optax transformation, which includes gradient clipping, if any.
         schedule: the learning rate of the optimizer, for the metrics.
         trainable: patterns for the names of the trainable parameters.
@@ -118,14 +118,18 @@ class Task:
         update_extra: see `make_step`.
         checks_objective: whether a new run first checks that the objective returns sums. The check compiles the
             objective for two small batches.
+        reads_own_rows: if True, each process of a run reads only its share of the data. Of each batch of B rows,
+            `batches` then yields only the rows `context.layout.own_rows(B)`.
         unit: the unit that `size` counts, such as "tokens" or "images".
         shown: {label: name of the metric} for the progress bar.
-        evaluated: prefix of these labels for the metrics of an evaluation.
-        facts: facts that a resumed run must find again, such as digests of the data. The mappings are checked one after
-            the other.
+        evaluated: prefix that is added to the labels of `shown` for the metrics of an evaluation.
+        facts: facts that a resumed run must find again, such as digests of the data. The mappings in this sequence are
+            checked one after the other.
         sources: {name of a fact: the file that it describes}.
-        best: the choice of the best model. None keeps the last model.
+        best: how the best model is chosen. None keeps the last model.
         keep: the number of newest checkpoints to keep.
+        rewind_above: a loss above this multiple of its moving average is a spike, and the run goes back to an earlier
+            checkpoint. 0 finds no spikes. A task with `best` cannot go back.
         keeps_checkpoints: whether to keep the checkpoints after the run has finished.
         seeds: seeds to train with, one after the other. If there are several, each seed has a separate folder. If there
             are none, the seed of the settings is used.
@@ -137,10 +141,11 @@ class Task:
     optimizer: optax.GradientTransformation
     schedule: optax.Schedule | None = None
     trainable: tree.Patterns = "**"
-    buffers: Literal["synced", "averaged"] = "synced"
+    buffers: Buffers = "synced"
     ema: float | None = None
     update_extra: UpdateExtra | None = None
     checks_objective: bool = True
+    reads_own_rows: bool = False
     unit: str = "examples"
     shown: Mapping[str, str] = {"loss": "loss"}
     evaluated: str = "held-out"
@@ -148,6 +153,7 @@ class Task:
     sources: Mapping[str, str] = {}
     best: Best | None = None
     keep: int = 2
+    rewind_above: float = 0.0
     keeps_checkpoints: bool = True
     seeds: Sequence[int] = ()
 
@@ -160,8 +166,10 @@ class Task:
         raise NotImplementedError
 
     def extra(self, seed: int) -> Any:
-        """Return the initial `TrainState.extra`: a pytree of the task's own values, which each step may change and the
-        checkpoints contain. If it is not None, the objective receives the keyword argument `extra`.
+        """Return the initial `TrainState.extra`, a pytree of the task's own values, or None.
+
+        Each step may change these values, and the checkpoints contain them. Unless this method returns None, the
+        objective receives the values as the keyword argument `extra`.
         """
         return None
 
@@ -170,7 +178,7 @@ class Task:
         raise NotImplementedError
 
     def counts(self, batch: Any) -> dict[str, jax.Array]:
-        """Return the counts by which the sums are divided; see `funcnet.train.step`."""
+        """Return the counts by which the sums of `objective` are divided; see `funcnet.train.step`."""
         raise NotImplementedError
 
     def batches(self, seed: int) -> Callable[[int], Iterable[Any]]:
@@ -204,6 +212,7 @@ class Task:
         """Compute the results of a finished training.
 
         Returns:
-            The results, or None if a signal arrived first. The resumed run then calls this method again.
+            The results, or None if a signal arrived first. If a signal arrived, the resumed run calls this method
+            again.
         """
         raise NotImplementedError

@@ -1,7 +1,7 @@
-"""The parameters on which a loss does not depend, found while its gradient is traced.
+"""Find the parameters on which a loss does not depend, while the gradient of the loss is traced.
 
-In torch, their `grad` is None, and an optimizer skips them. In JAX, their gradient is an array of zeros, so weight
-decay would move them.
+In torch, the `grad` of such a parameter is None, and an optimizer skips the parameter. In JAX, its gradient is an array
+of zeros, so weight decay would change the parameter.
 """
 
 from typing import Any
@@ -16,14 +16,17 @@ __all__ = ["restore_unused", "watch"]
 
 
 def watch(params: tree.Tree, unused: set[str]) -> tree.Tree:
-    """Return `params`, and find out which of them a loss uses when the loss of the result is differentiated.
+    """Return `params` unchanged. When a loss that is computed from the returned parameters is differentiated, record in
+    `unused` which parameters the loss does not use.
 
-    JAX gives a `custom_vjp` with `symbolic_zeros` a `SymbolicZero` in place of a gradient that is zero for every value
-    of the inputs. The identity below looks for these. It adds nothing to the compiled program.
+    If a gradient is zero for every value of the inputs, JAX passes a `SymbolicZero` instead of an array to the backward
+    pass of a `custom_vjp` with `symbolic_zeros`. The function `identity` below finds the unused parameters by looking
+    for `SymbolicZero`s. `identity` adds nothing to the compiled program.
 
     Args:
         params: parameters, nested dicts.
-        unused: set with the names of all parameters. The backward pass removes the names of those that the loss uses.
+        unused: set with the names of all parameters. The backward pass removes the names of the parameters that the
+            loss uses.
 
     Example:
         >>> params = {"a": jnp.ones(2), "b": jnp.ones(2), "c": jnp.ones(2)}
@@ -53,7 +56,7 @@ def watch(params: tree.Tree, unused: set[str]) -> tree.Tree:
 
 
 def restore_unused(moved: tree.Tree, before: tree.Tree, unused: set[str]) -> tree.Tree:
-    """Return the parameters after an update, where the unused ones have their values from before.
+    """Return the parameters after an update, except that parameters that the loss does not use keep their old values.
 
     Args:
         moved: parameters after the update.

@@ -1,4 +1,6 @@
-"""The fixed list of names that a torch file may use, and the object that each name makes. No name is ever imported."""
+"""The fixed list of names that a torch file may use, and the object that each name makes. A name is never imported from
+the module that a file gives.
+"""
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable
@@ -17,7 +19,9 @@ _KEYS = (str, int, float, complex, bool, type(None), bytes)
 
 @dataclass(frozen=True)
 class Maker:
-    """A name that a pickle may call to make plain data. If `make` is None, the name may occur but not be called."""
+    """A function or class that a pickle may call to make plain data. If `make` is None, the pickle may contain the name
+    but must not call it.
+    """
 
     name: str
     make: Callable[..., Any] | None = None
@@ -25,13 +29,13 @@ class Maker:
 
 @dataclass(frozen=True)
 class StorageType:
-    """A class of storages, with the dtype of its elements."""
+    """A class of torch for storages, such as `torch.FloatStorage`, and the dtype of its elements."""
 
     dtype: np.dtype
 
 
 def admitted(module: str, name: str) -> Any:
-    """Return the entry of the list for a name: a Maker, a StorageType or a numpy dtype.
+    """Return the entry for a name in the list of admitted names: a `Maker`, a `StorageType` or a numpy dtype.
 
     Raises:
         UnsafeFileError: if the name is not in the list.
@@ -50,10 +54,11 @@ def admitted(module: str, name: str) -> Any:
 
 
 def require_key(key: Any) -> Any:
-    """Return a key of a dict if its type is allowed in plain data. Hashing nested keys could take forever.
+    """Return a key of a dict or set, after checking that its type is allowed in plain data. Nested tuples are refused,
+    because hashing them could take forever.
 
     Raises:
-        ValueError: if the key has another type.
+        ValueError: if the type of the key is not allowed.
     """
     for part in key if type(key) is tuple else (key,):
         if type(part) not in _KEYS and not isinstance(part, np.dtype):
@@ -75,7 +80,9 @@ def _reason(full: str) -> str:
 
 
 def _tensor(storage: Any, offset: Any, size: Any, stride: Any, *rest: Any) -> np.ndarray:
-    """Make the tensor of _rebuild_tensor, or of _v2, which also has the arguments requires_grad, hooks and metadata."""
+    """Make the tensor that a call of `_rebuild_tensor` or `_rebuild_tensor_v2` describes. For `_rebuild_tensor`, `rest`
+    is empty. For `_rebuild_tensor_v2`, it is (requires_grad, hooks) or (requires_grad, hooks, metadata).
+    """
     metadata = rest[2] if len(rest) == 3 else None
     return _flagged(_storage(storage), _storage(storage).tensor(offset, size, stride), metadata)
 
@@ -95,7 +102,7 @@ def _storage(storage: Any) -> Storage:
 
 
 def _flagged(storage: Storage, array: np.ndarray, metadata: Any) -> np.ndarray:
-    """Apply conjugation and negation, which torch stores as flags beside the values."""
+    """Conjugate and negate a tensor according to its metadata, because torch stores both operations as flags."""
     flags = metadata or {}
     if not isinstance(flags, dict) or not flags.keys() <= {"conj", "neg"}:
         raise ValueError(f"a tensor has unknown metadata; expected at most conj and neg, got {shown(metadata)}")
@@ -115,7 +122,7 @@ def _same_array(array: Any, *_rest: Any) -> np.ndarray:
 
 
 def _from_type(make: Any, _type: Any, args: Any, _state: Any) -> np.ndarray:
-    """Make a tensor that has Python attributes, which are left out."""
+    """Make a tensor that torch saved together with its Python attributes. The attributes are left out."""
     if not isinstance(make, Maker) or make not in _REBUILD.values() or not isinstance(args, tuple):
         raise UnsafeFileError(
             f"_rebuild_from_type_v2 may not call {shown(make)}; expected an allowed function that makes tensors"
@@ -143,7 +150,7 @@ def _pairs(given: Any) -> Any:
 
 
 def _of(kind: Callable[..., Any], *allowed: type) -> Callable[..., Any]:
-    """Return a function that calls `kind` with no argument, or with one argument of the types `allowed`."""
+    """Return a function that calls `kind` with no argument, or with one argument whose type is in `allowed`."""
 
     def make(*args: Any) -> Any:
         if len(args) > 1 or (args and type(args[0]) not in allowed):
@@ -162,7 +169,7 @@ def _hashed(kind: type) -> Callable[..., Any]:
 
 
 def _encode(text: Any, encoding: Any = "latin1") -> bytes:
-    """Make bytes in the way in which protocol 2 writes them."""
+    """Return a bytes object, which pickle protocol 2 stores as a Latin-1 string."""
     if type(text) is not str or type(encoding) is not str or encoding not in ("latin1", "latin-1"):
         raise ValueError(
             f"_codecs.encode was called with invalid arguments; expected a string and 'latin1', got {shown(text)} and "

@@ -8,14 +8,14 @@ __all__ = ["UnsafeFileError", "shown"]
 class UnsafeFileError(ValueError):
     """Raised for a file that requires more than plain data: a call, an import, an object, or a path outside its folder.
 
-    The file is rejected before any of this happens.
+    The file is rejected before anything is called, imported or opened.
     """
 
 
 def shown(value: Any) -> str:
     """Return a short text for a value: a string or number itself, the first parts of a tuple, or else the type.
 
-    A repr could exceed the memory for shared or repeated parts, and could exceed the stack for nested parts.
+    A full repr could run out of memory if parts are shared or repeated, and overflow the stack if they are nested.
 
     >>> shown(("storage", 3, [[1]]))
     "('storage', 3, list)"

@@ -23,14 +23,14 @@ def load(path: str | Path) -> Any:
         path: one of the following.
             A `.safetensors` file.
             A `.pt`, `.pth` or `.bin` file of `torch.save`, in the zip format or the format before torch 1.6.
-            The `.index.json` file of several such files.
+            The `.index.json` file of weights that are split into several files of these formats.
             A TensorFlow checkpoint (`bert_model.ckpt` or its `.index` file).
-            A directory that contains one of these under Hugging Face's or Google's name (`model.safetensors`,
+            A directory that contains one of these files under Hugging Face's or Google's name (`model.safetensors`,
             `pytorch_model.bin`, `bert_model.ckpt.index`).
 
     Returns:
-        {name: numpy array} in the order of the file. For a TensorFlow checkpoint, this is a mapping that verifies the
-        checksum of an array when the array is looked up. For a torch file, the complete content is returned: dicts
+        {name: numpy array} in the order of the file. For a TensorFlow checkpoint, the result is a mapping that verifies
+        the checksum of an array when the array is looked up. For a torch file, the complete content is returned: dicts
         (including the `_metadata` of a state_dict), lists, tuples, numbers and strings. Tensors and parameters become
         numpy arrays, dtypes become numpy dtypes, sizes become tuples, and devices become strings. The dtypes bfloat16
         and float8 are from `ml_dtypes`. Arrays are read-only views of the memory-mapped file, with the strides and
@@ -38,14 +38,16 @@ def load(path: str | Path) -> Any:
         in use, do not modify the file in place. Replacing the file, as `save` does, is safe.
 
     Raises:
-        FileNotFoundError: if the file does not exist.
+        FileNotFoundError: if the file or a file that its index lists does not exist, or the directory has no weights.
         UnsafeFileError: if the file requires more than plain data, for example a call, an import, a pickled module, or
-            a sparse or quantized tensor. The message names it. The file is rejected before any code is run.
+            a sparse or quantized tensor. The message names the call, import or object that the file requires. The file
+            is rejected before any code is run.
         ValueError: if the suffix is not supported, the content does not match the suffix, or the file is truncated or
             damaged.
 
     Differs from torch:
-        `torch.load(weights_only=True)` requires torch and reads the complete file. Attributes of tensors are left out.
+        `torch.load(weights_only=True)` requires torch and reads the complete file. `load` leaves out the Python
+        attributes of tensors.
 
     Example:
         >>> import pathlib, tempfile, numpy as np
@@ -91,16 +93,18 @@ def save(path: str | Path, tree: Any, *, max_shard_size: int | None = None) -> N
         tree: {name: array} of numpy or JAX arrays, either flat with dotted names (as returned by `state_dict`) or
             nested. A `.safetensors` file is always flat, with dotted names. A torch file keeps the structure of any
             tree of dicts, lists, tuples, numbers, strings and arrays, and `torch.load(weights_only=True)` can open it.
-            It also keeps the attribute `_metadata` of dicts. An array that occurs twice is stored once.
+            A torch file also keeps the attribute `_metadata` of dicts, and stores an array that occurs twice only once.
         max_shard_size: maximum size of a file in bytes. A larger tree is flattened to dotted names and written to
-            several files, `<stem>-00001-of-0000N<suffix>` and so on, with the index `<path>.index.json`. The file
-            `path` itself is then removed.
+            several files, `<stem>-00001-of-0000N<suffix>` and so on, with the index `<path>.index.json`. A file at
+            `path` itself is removed if the tree is written to several files.
 
     Raises:
         ValueError: if the suffix is not supported, two leaves have the same dotted name, the format does not support a
             dtype, the tree contains itself, or `max_shard_size` is not above 0.
-        TypeError: if a leaf is not an array. A torch file also accepts plain data.
-        OSError: if the file cannot be written, for example because the disk is full. The old file is kept.
+        TypeError: if `path` or `tree` has the wrong type, or a leaf is not an array. In a torch file, a leaf may also
+            be plain data.
+        OSError: if the file cannot be written, for example because the disk is full or the directory does not exist.
+            If the file already existed, the error leaves it unchanged.
 
     Example: see `load`.
 

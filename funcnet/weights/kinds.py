@@ -27,12 +27,12 @@ _STARTS = {
 
 
 def kind_of(path: Path) -> str:
-    """Return a description of the file's kind, or '' if it is unknown."""
+    """Return a description of the file's kind, or '' if the kind is unknown."""
     with open(path, "rb") as file:
         head = file.read(512)
     if not head:
         return "an empty file"
-    if head[8:9] == b"{":  # it follows the length of the header, whose bytes may look like any other format
+    if head[8:9] == b"{":  # the eight bytes before it are a length, which may look like any other format
         return SAFETENSORS
     for start, kind in _STARTS.items():
         if head.startswith(start):

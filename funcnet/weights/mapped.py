@@ -1,7 +1,7 @@
 """Memory-map a file, so that arrays are read from disk when they are used, without a second copy.
 
-The arrays are read-only views of the file. As long as one of them is in use, do not shorten the file in place, because
-access to memory beyond the end of the file ends the process. Replacing the file, as `weights.save` does, is safe.
+The arrays are read-only views of the file. While any of the arrays is in use, do not truncate the file in place,
+because an access beyond the end of the file kills the process. Replacing the file, as `weights.save` does, is safe.
 """
 
 import math
@@ -17,14 +17,14 @@ from funcnet.weights.errors import shown
 
 __all__ = ["FilePlace", "MappedFile"]
 
-_MAX_DIMS = 64  # numpy's and torch's
+_MAX_DIMS = 64  # the limit of numpy and of torch
 _MAX_BYTES = 2**62  # beyond this, numpy's own sizes overflow
 _SPARE, _COPIES = 2**24, 4  # bytes that may always be copied; number of copies per byte of the file
 _EXPANDED = 2**30  # bytes that a tensor with strides of 0 may have, even if the file is smaller
 
 
 class FilePlace(NamedTuple):
-    """A range of bytes of a file."""
+    """A range of bytes of a file, from `start` to `start + size`."""
 
     name: str  # for messages
     start: int
@@ -32,7 +32,7 @@ class FilePlace(NamedTuple):
 
 
 class MappedFile:
-    """The bytes of a file. `data` can be sliced, and `array` makes views."""
+    """A memory-mapped file. `data` contains its bytes, and `array` returns views of these bytes as arrays."""
 
     def __init__(self, path: Path):
         self._copied = 0
@@ -41,10 +41,10 @@ class MappedFile:
             self.data: mmap.mmap | bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.size else b""
 
     def charge(self, count: int) -> None:
-        """Count bytes that are about to be copied into memory because a view is not possible.
+        """Record that `count` bytes are about to be copied into memory, because a view is not possible.
 
         Raises:
-            ValueError: if all copies together are far larger than the file.
+            ValueError: if all copies of parts of the file together are far larger than the file.
         """
         self._copied += count
         if self._copied > _SPARE + _COPIES * self.size:
@@ -63,12 +63,13 @@ class MappedFile:
         offset: int = 0,
         swapped: bool = False,
     ) -> np.ndarray:
-        """Return a read-only view of `place`, or a copy if the bytes are `swapped`.
+        """Return the bytes at `place` as a read-only array. The array is a view, or a copy if the bytes are `swapped`.
 
         `strides` and `offset` count elements, as in torch.
 
         Raises:
-            ValueError: if sizes, strides or the offset are invalid, or lead outside of `place`.
+            ValueError: if sizes, strides or the offset are invalid, or the array would extend beyond the end of
+                `place`.
         """
         count = _count(shape, dtype)
         if strides is None:
@@ -103,7 +104,7 @@ class MappedFile:
 
 
 def _count(shape: Sequence[int], dtype: np.dtype) -> int:
-    """Return the number of elements. Raise a ValueError if the array would be too large for numpy."""
+    """Return the number of elements of an array. Raise a ValueError if the array would be too large for numpy."""
     _require_counts("sizes", shape)
     if len(shape) > _MAX_DIMS:
         raise ValueError(f"a tensor has too many dimensions; expected at most {_MAX_DIMS}, got {len(shape)}")

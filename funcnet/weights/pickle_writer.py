@@ -1,4 +1,4 @@
-"""Write the pickles of torch's files without torch, as plain data in protocol 2 and arrays as tensors."""
+"""Write the pickles of torch's files without torch: plain data in protocol 2, with arrays as tensors."""
 
 import struct
 from collections import OrderedDict
@@ -19,9 +19,10 @@ _HOOKS = b"ccollections\nOrderedDict\n)R"
 
 
 class Pickler:
-    """Turns a tree into a pickle. The arrays of the tree are then `array(0)` … `array(storages - 1)`.
+    """Writes a tree of plain data and arrays as a pickle. The pickle refers to each array of the tree by a number.
+    After `dump`, `array(number)` returns the array with this number, from 0 to `storages - 1`.
 
-    An array that occurs twice in the tree is a single storage, like tied weights in torch.
+    An array that occurs twice in the tree has a single number and a single storage, like tied weights in torch.
     """
 
     def __init__(self) -> None:
@@ -35,7 +36,7 @@ class Pickler:
         return len(self._arrays)
 
     def array(self, number: int) -> np.ndarray:
-        """Return the content of a storage, contiguous and little-endian."""
+        """Return the array with number `number`, contiguous and little-endian, as torch stores its values."""
         array = np.asarray(self._arrays[number], order="C")
         return array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array
 
@@ -141,7 +142,10 @@ class Pickler:
         self._out += b"\x8a" + bytes([size]) + value.to_bytes(size, "little", signed=True)
 
     def _tensor(self, value: Any, where: str) -> None:
-        """Write _rebuild_tensor_v2(storage, 0, shape, strides, False, OrderedDict()), or _v3 with a final dtype."""
+        """Write an array as the call `_rebuild_tensor_v2(storage, 0, shape, strides, False, OrderedDict())`.
+
+        For a dtype without a storage class in torch, write `_rebuild_tensor_v3` with the dtype as its last argument.
+        """
         dtype = np.dtype(value.dtype)
         dtype = dtype.newbyteorder("=") if dtype.byteorder == ">" else dtype
         if dtype not in _NAMES:

@@ -1,5 +1,5 @@
 """Read and write `.safetensors` files. The `safetensors` library checks the headers and writes the files. The arrays
-are views of the file.
+that are read are views of the memory-mapped file.
 """
 
 import struct
@@ -32,7 +32,7 @@ _DTYPES = {
 
 
 def read(path: Path) -> dict[str, np.ndarray]:
-    """Return {name: array} in the order of the file. See `weights.load`."""
+    """Read a file, and return its arrays as {name: array} in the order of the file. See `weights.load`."""
     try:
         header = safetensors.safe_open(path, framework="np")
     except safetensors.SafetensorError as error:
@@ -59,7 +59,7 @@ def read(path: Path) -> dict[str, np.ndarray]:
 
 
 def write(path: Path, tree: Mapping[str, Any]) -> None:
-    """Write {name: array}, flat or nested. See `weights.save`."""
+    """Write a tree {name: array}, flat or nested, to a file. See `weights.save`."""
     # The library writes memory in its own order, so an array that is not contiguous would be scrambled.
     arrays = {name: np.asarray(value, order="C") for name, value in flatten(tree).items()}
     with replacing(path) as part:

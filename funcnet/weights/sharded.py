@@ -21,7 +21,8 @@ _MAX_INDEX = 2**26  # bytes; the largest models have some 100,000 names
 
 
 def find(folder: Path) -> Path:
-    """Find the weights in a folder by Hugging Face's names, in the order of transformers, or by Google's name.
+    """Return the path of the weights in a folder: the first file with one of Hugging Face's or Google's names. Hugging
+    Face's names come first, in the order in which transformers looks for them.
 
     Raises:
         FileNotFoundError: if the folder contains no weights.
@@ -35,7 +36,7 @@ def find(folder: Path) -> Path:
 
 
 def read(path: Path, open_one: Callable[[Path], Any]) -> dict[str, Any]:
-    """Return {name: array} in the order of the index, omitting names that are not in it. `open_one` reads a shard."""
+    """Return the arrays of all shards as {name: array}, in the order of the index. `open_one` reads a shard."""
     weight_map = _weight_map(path)
     shards: dict[str, Mapping[str, Any]] = {}
     for file in dict.fromkeys(weight_map.values()):
@@ -81,9 +82,10 @@ def _weight_map(path: Path) -> dict[str, str]:
 def write(
     path: Path, tree: Mapping[str, Any], limit: int, write_one: Callable[[Path, Mapping[str, Any]], None]
 ) -> None:
-    """Write `tree` as shards of at most `limit` bytes with an index, or as a single file if it is small enough.
+    """Write `tree` as shards of at most `limit` bytes with an index, or as a single file if the tree is small enough.
 
-    All shards are written before the first one is renamed. While the shards are renamed, there is no index.
+    All shards are written before the first one is renamed. While the shards are renamed, the index does not exist, so
+    it never lists shards of two different trees.
     """
     arrays = flatten(tree)
     shards: list[dict[str, Any]] = [{}]

@@ -25,7 +25,7 @@ STORAGE_DTYPES = {
     "ComplexFloatStorage": np.dtype(np.complex64),
     "ComplexDoubleStorage": np.dtype(np.complex128),
 }
-UNTYPED = "UntypedStorage"  # bytes, for dtypes without a storage class; the tensor has the dtype
+UNTYPED = "UntypedStorage"  # bytes, for dtypes without a storage class; the tensor names its dtype
 _UNTYPED_ONLY = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
 DTYPES = {  # torch's names of the dtypes that numpy and ml_dtypes support
     **{dtype.name: dtype for dtype in STORAGE_DTYPES.values()},
@@ -36,7 +36,7 @@ DTYPES = {  # torch's names of the dtypes that numpy and ml_dtypes support
 
 @dataclass(frozen=True)
 class Storage:
-    """A storage that a pickle refers to. Tensors are views of it."""
+    """A storage to which a pickle refers by its key. Tensors are views of a storage."""
 
     store: "Store"
     key: str
@@ -44,11 +44,19 @@ class Storage:
     place: FilePlace
 
     def tensor(self, offset: int, size: tuple, stride: tuple, dtype: np.dtype | None = None) -> np.ndarray:
-        """Return a view, in which offset and strides count elements. `dtype` is for untyped storages."""
+        """Return a tensor, which is a view of this storage. `offset` and `stride` count elements. For an untyped
+        storage, `dtype` is the dtype of the tensor.
+        """
         return self.store.tensor(self, dtype or self.dtype, offset, size, stride)
 
     def part(self, view: Any) -> "Storage":
-        """Return the part of a storage that the old format calls a view: (key, first element, number of elements)."""
+        """Return a part of this storage. `view` is (key, first element, number of elements).
+
+        Only files in the format before torch 1.6 contain views of storages.
+
+        Raises:
+            ValueError: if the view is invalid or lies outside of the storage.
+        """
         if type(view) is not tuple or len(view) != 3 or not all(type(n) is int and n >= 0 for n in view[1:]):
             raise ValueError(f"a view of a storage is invalid; expected (key, start, count), got {shown(view)}")
         start, size = (n * self.dtype.itemsize for n in view[1:])
@@ -61,7 +69,7 @@ class Storage:
 
 
 class Store(Protocol):
-    """The source of a pickle's storages."""
+    """The interface from which the reader of a pickle gets storages and tensors."""
 
     def storage(self, key: str, dtype: np.dtype, count: int) -> Storage: ...
 
@@ -71,16 +79,16 @@ class Store(Protocol):
 
 
 class Storages:
-    """The storages of one file, with their positions."""
+    """The storages of a memory-mapped file, whose positions in the file are known."""
 
     def __init__(self, file: MappedFile, places: dict[str, FilePlace], swapped: bool = False):
         self._file, self._places, self._swapped = file, places, swapped
 
     def storage(self, key: str, dtype: np.dtype, count: int) -> Storage:
-        """Return the storage of `key`, with `count` elements.
+        """Return the storage with the key `key`, of which the pickle uses `count` elements.
 
         Raises:
-            ValueError: if there is no such key, or the storage has fewer elements.
+            ValueError: if the file has no storage with this key, or the storage has fewer than `count` elements.
         """
         if key not in self._places:
             raise ValueError(
@@ -95,30 +103,34 @@ class Storages:
         return Storage(self, key, dtype, place)
 
     def tensor(self, storage: Storage, dtype: np.dtype, offset: int, size: tuple, stride: tuple) -> np.ndarray:
-        """Return the view of a storage that a pickle describes."""
+        """Return a view of `storage` with the given dtype, offset, size and strides."""
         return self._file.array(storage.place, dtype, size, stride, offset, self._swapped)
 
     def charge(self, count: int) -> None:
-        """Count bytes that are about to be copied. See `MappedFile.charge`."""
+        """Record that `count` bytes are about to be copied. See `MappedFile.charge`."""
         self._file.charge(count)
 
 
 class Survey:
-    """A replacement for `Storages` while positions are unknown. It records the lengths, and makes empty arrays."""
+    """A replacement for `Storages` while the positions of the storages are unknown. A survey records the lengths of the
+    storages that a pickle mentions, and returns empty arrays as tensors.
+    """
 
     def __init__(self) -> None:
         self.itemsize: dict[str, int] = {}
         self.count: dict[str, int] = {}
 
     def storage(self, key: str, dtype: np.dtype, count: int) -> Storage:
-        """Record a storage. As in torch, the first mention of a key determines the dtype."""
+        """Record the length and dtype of a storage. If a pickle mentions a storage twice, the first mention counts, as
+        in torch.
+        """
         self.itemsize.setdefault(key, dtype.itemsize)
         self.count.setdefault(key, count)
         return Storage(self, key, dtype, FilePlace(f"the storage {key!r:.80}", 0, count * dtype.itemsize))
 
     def tensor(self, storage: Storage, dtype: np.dtype, offset: int, size: tuple, stride: tuple) -> np.ndarray:
-        """Return an empty array."""
+        """Return an empty array in place of the tensor."""
         return np.empty(0, dtype)
 
     def charge(self, count: int) -> None:
-        """Do nothing, because no bytes are copied."""
+        """Do nothing, because a survey copies no bytes."""

@@ -1,9 +1,9 @@
 """Read TensorFlow checkpoints in the "V2" format without TensorFlow: `NAME.index` and `NAME.data-00000-of-00001`, ….
 
-The index is a sorted string table of LevelDB. It consists of blocks of keys and values, a block with the positions of
-these blocks, and a footer. Each key omits the prefix that it shares with the previous key. The values are protocol
-buffers. The empty key has the number of data files, and every other key has the dtype, shape, position and checksum of
-one tensor.
+The index is a sorted string table of LevelDB. The table consists of blocks of keys and values, a block with the
+positions of these blocks, and a footer. Each key omits the prefix that it shares with the previous key. The values are
+protocol buffers. The value of the empty key is the number of data files, and the value of every other key is the dtype,
+shape, position and checksum of one tensor.
 
 The arrays are read-only views of the memory-mapped data files. The checksum of a tensor is verified when the tensor is
 looked up.
@@ -35,7 +35,7 @@ _PLAIN, _SNAPPY = 0, 1
 _CHUNK = 2**20
 _SPARE, _GROWTH = 2**20, 32  # names and unpacked blocks may need _SPARE bytes plus _GROWTH times the size of the file
 
-# The numbers of tensorflow/core/framework/types.proto.
+# The dtype numbers of tensorflow/core/framework/types.proto.
 _TEXT, _BFLOAT16 = 7, 14
 _REST = ("complex64", "int64", "bool", "uint16", "complex128", "float16", "uint32", "uint64")
 _KINDS = {
@@ -62,10 +62,10 @@ class TensorFlowCheckpoint(Mapping[str, Any]):
         path: path of the checkpoint, with or without the suffix `.index`.
 
     Raises:
-        ValueError: if the index is invalid, truncated or damaged, when the checkpoint is opened. It is also raised if a
-            tensor lies outside its data file, is damaged, is stored in slices, or contains strings, when it is looked
-            up.
-        FileNotFoundError: if one of the files is missing.
+        ValueError: when the checkpoint is opened, if the index is invalid, truncated or damaged. A ValueError is also
+            raised when a tensor is looked up, if the tensor lies outside its data file, is damaged, is stored in
+            slices, or contains strings.
+        FileNotFoundError: if the index or one of the data files is missing.
     """
 
     def __init__(self, path: Path):
@@ -118,7 +118,7 @@ class TensorFlowCheckpoint(Mapping[str, Any]):
             )
         if _masked(file.data, entry.offset, entry.size) != entry.checksum:
             raise ValueError(
-                f"{shown} is damaged; expected the checksum in the index, got another one. Download the data file "
+                f"{shown} is damaged; expected the checksum in the index, got a different one. Download the data file "
                 "again."
             )
         return file.array(FilePlace(shown, entry.offset, entry.size), dtype, entry.shape, swapped=self._swapped)
@@ -163,7 +163,7 @@ def _text(key: bytes) -> str:
 
 
 class _Budget:
-    """Counts the bytes of names and unpacked blocks, so that a small file cannot use a large amount of memory."""
+    """Limits the bytes of names and unpacked blocks of an index, so that a small index cannot use a lot of memory."""
 
     def __init__(self, size: int):
         self.left = _SPARE + _GROWTH * size
@@ -207,7 +207,7 @@ def _table(path: Path) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _block(data: bytes, place: tuple[int, int], budget: _Budget) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the (key, value) pairs of one block, after verifying its checksum and unpacking it."""
+    """Yield the (key, value) pairs of one block of the string table, after verifying its checksum and unpacking it."""
     start, size = place
     if start + size + _TRAILER > len(data):
         raise ValueError(
@@ -217,7 +217,9 @@ def _block(data: bytes, place: tuple[int, int], budget: _Budget) -> Iterator[tup
     kind = data[start + size]
     (checksum,) = struct.unpack_from("<I", data, start + size + 1)
     if _masked(data, start, size + 1) != checksum:
-        raise ValueError(f"the block at {start} of the index is damaged; expected the stored checksum, got another one")
+        raise ValueError(
+            f"the block at {start} of the index is damaged; expected the stored checksum, got a different one"
+        )
     if kind not in (_PLAIN, _SNAPPY):
         raise ValueError(f"the block at {start} of the index has an unknown compression; expected 0 or 1, got {kind}")
     block = data[start : start + size]
@@ -253,7 +255,9 @@ def _unpacked(block: bytes, budget: _Budget) -> bytes:
 
 
 def _masked(data: Any, start: int, size: int) -> int:
-    """Return LevelDB's masked CRC-32C of some bytes. The mask is needed because checksums of checksums are weak."""
+    """Return LevelDB's masked CRC-32C of some bytes. LevelDB masks checksums, because the checksum of data that
+    contains checksums is weak.
+    """
     crc = 0
     for at in range(start, start + size, _CHUNK):  # in chunks, because the library needs a copy
         crc = google_crc32c.extend(crc, data[at : min(at + _CHUNK, start + size)])
@@ -264,13 +268,15 @@ def _masked(data: Any, start: int, size: int) -> int:
 
 
 class _Reader:
-    """Reads numbers and bytes from `data` in order. Reading past the end raises a ValueError that names `where`."""
+    """Reads numbers and bytes from `data` in order. Reading past the end raises a ValueError whose message begins with
+    `where`.
+    """
 
     def __init__(self, data: bytes, where: str):
         self.data, self.where, self.position = data, where, 0
 
     def varint(self) -> int:
-        """Read a number in groups of seven bits, lowest first."""
+        """Read a number that is stored in groups of seven bits, the lowest first."""
         value = 0
         for shift in range(0, 70, 7):
             (byte,) = self.bytes(1)
@@ -290,7 +296,9 @@ class _Reader:
 
 
 def _fields(message: bytes | int, where: str) -> dict[int, list[Any]]:
-    """Return {field number: its values}. A value is a number, or bytes for a field with a length."""
+    """Return the fields of a protocol buffer as {field number: list of values}. A value is a number, or bytes if the
+    field has a length.
+    """
     if isinstance(message, int):
         raise ValueError(f"{where} of the index is damaged; expected a nested message, got a number")
     reader = _Reader(message, where)
@@ -311,7 +319,7 @@ def _fields(message: bytes | int, where: str) -> dict[int, list[Any]]:
 
 
 def _number(fields: dict[int, list[Any]], field: int) -> int:
-    """Return the number in a field, or 0 if the field is missing."""
+    """Return the number in a field of a protocol buffer, or 0 if the protocol buffer does not contain the field."""
     value = fields.get(field, [0])[-1]
     if not isinstance(value, int):
         raise ValueError(

@@ -1,7 +1,7 @@
 """Read torch's files in the format before torch 1.6.
 
-Such a file begins with five pickles: a magic number, the protocol, the system, the tree, and the keys of the storages.
-The storages follow, each as the number of its elements (int64) and its bytes, little-endian on every system.
+A file in this format begins with five pickles: a magic number, the protocol, the system, the tree, and the keys of the
+storages. The storages follow, each as the number of its elements (int64) and its bytes, little-endian on every system.
 """
 
 import struct
@@ -19,9 +19,10 @@ _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 
 
 def read(path: Path) -> Any:
-    """Return the tree. See `weights.load`.
+    """Return the tree in a torch file in the format before torch 1.6. See `weights.load`.
 
-    The pickle of the tree is read twice, because the positions of the storages follow it.
+    The pickle of the tree is read twice. The first reading records the lengths of the storages, which determine where
+    the storages are in the file. The second reading makes the arrays.
     """
     file = MappedFile(path)
     position = 0
@@ -40,7 +41,9 @@ def read(path: Path) -> Any:
 
 
 def _places(file: MappedFile, keys: Any, survey: Survey, position: int) -> dict[str, FilePlace]:
-    """Return {key: place of its bytes}. No bytes may follow the last storage."""
+    """Return {key of a storage: place of its bytes in the file}. Raise a ValueError if the storages do not match the
+    tree, or do not fill the rest of the file.
+    """
     if not isinstance(keys, list) or not all(type(key) is str for key in keys) or len(set(keys)) != len(keys):
         raise ValueError("the list of storages is invalid; expected strings without duplicates")
     if set(keys) != set(survey.count):

@@ -1,4 +1,5 @@
-"""Read and write torch's files since torch 1.6: zip archives of `data.pkl`, `byteorder`, `version` and storages.
+"""Read and write torch's files in the format of torch 1.6 and later: zip archives of `data.pkl`, `byteorder`, `version`
+and storages.
 
 The records are `<any name>/data.pkl`, `<any name>/data/0`, … A storage is not compressed, so it is a range of the file,
 and nothing is ever unpacked to disk. Records begin at multiples of 64 bytes, so that arrays are aligned.
@@ -55,7 +56,7 @@ def read(path: Path) -> Any:
 
 
 def _records(path: Path, file: MappedFile) -> dict[str, FilePlace]:
-    """Return {name: place of its bytes}, after checking that all records are valid.
+    """Return {name of a record: place of its bytes in the file}, after checking that all records are valid.
 
     A valid record is uncompressed and complete, has a plain name, and does not overlap others.
     """
@@ -97,7 +98,7 @@ def _records(path: Path, file: MappedFile) -> dict[str, FilePlace]:
 
 
 def _place(entry: zipfile.ZipInfo, file: MappedFile) -> FilePlace:
-    """Return the place of the bytes of a record."""
+    """Return the place of a record's bytes in the file, after checking that the record is valid."""
     name = entry.filename
     if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or ":" in name or "\\" in name:
         raise UnsafeFileError(f"the record {name!r:.120} has a path outside of the archive; expected a plain name")
@@ -119,7 +120,7 @@ def _place(entry: zipfile.ZipInfo, file: MappedFile) -> FilePlace:
         "utf-8" if entry.flag_bits & 0x800 else "cp437"
     ):
         raise ValueError(
-            f"the record {name!r:.120} has another name in its own header; expected the name in the list of records"
+            f"the record {name!r:.120} has a different name in its own header; expected the name in the list of records"
         )
     start += name_length + extra_length
     if start + entry.file_size > file.size:

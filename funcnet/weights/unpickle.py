@@ -2,7 +2,7 @@
 
 Python's own unpickler imports any name and calls the object that it finds. This reader interprets the opcodes itself. A
 name is looked up in the list of `admitted.py`, and only functions of that list are called. All other opcodes that make,
-call or import objects are refused by name. All protocols (0 to 5) are supported. The memory is bounded by the length of
+call or import objects are refused. All protocols (0 to 5) are supported. The memory is bounded by the length of
 the file, because lengths are checked against the remaining bytes, copies are counted, and shared parts are counted once
 per occurrence.
 """
@@ -24,7 +24,7 @@ from funcnet.weights.storages import Store
 __all__ = ["Unpickler"]
 
 _MAX_DEPTH = 200
-_MAX_LINE, _MAX_INT = 65_536, 256  # bytes of a line of protocol 0, and of an integer
+_MAX_LINE, _MAX_INT = 65_536, 256  # largest sizes in bytes of a line of text, which protocol 0 uses, and of an integer
 _SPARE = 100_000  # nodes and copied items that are always allowed
 _SHARED, _COPIED = 100, 4  # additional nodes and copied items that are allowed per byte of the pickle
 _LEAVES = (type(None), bool, int, float, complex, str, bytes, bytearray, np.ndarray)
@@ -36,7 +36,7 @@ class _Stop(Exception):
 
 
 class Unpickler:
-    """Reads one pickle of `data` from position `start`. Afterwards, `end` is the position after the pickle."""
+    """Reads the pickle that begins at byte `start` of `data`. After `load`, `end` is the position after the pickle."""
 
     def __init__(self, data: bytes | mmap.mmap, start: int = 0, store: Store | None = None):
         self._data, self._start, self.end, self._store = data, start, start, store
@@ -50,7 +50,7 @@ class Unpickler:
 
         Raises:
             UnsafeFileError: if the pickle requires more than the names in the list of `admitted.py`.
-            ValueError: if the pickle is damaged, too deep, or too large for its length.
+            ValueError: if the pickle is damaged, is nested too deeply, or needs too much memory for its length.
         """
         at = self._start
         try:
@@ -184,7 +184,7 @@ class Unpickler:
         self._since_mark()
 
     def _decimal(self) -> None:
-        """Push the integer of protocol 0, written in digits, or a bool, written as 00 or 01."""
+        """Push the value of the opcode INT, a line of text: an integer in digits, or a bool as 00 or 01."""
         line = self._line()
         self._push({b"00": False, b"01": True}[line] if line in (b"00", b"01") else self._digits(line))
 
@@ -194,7 +194,7 @@ class Unpickler:
         return int(line.removesuffix(b"L"))
 
     def _quoted(self) -> None:
-        """Push the string of protocol 0, a Python 2 string in quotes."""
+        """Push the value of the opcode STRING, a line of text with a Python 2 string in quotes."""
         line = self._line()
         if len(line) < 2 or line[:1] != line[-1:] or line[:1] not in b"'\"":
             raise ValueError("a string has no quotes; expected a string in quotes")
@@ -239,7 +239,7 @@ class Unpickler:
             raise ValueError(f"the {len(args)} arguments of {called.name} do not match its signature") from None
 
     def _build(self) -> None:
-        """Set the attributes of an object. torch saves the `_metadata` of a state_dict in this way."""
+        """Set the attribute `_metadata` of an OrderedDict, which torch saves for a state_dict."""
         target, attributes = self._last(2)
         if type(target) is not OrderedDict or type(attributes) is not dict or attributes.keys() != {"_metadata"}:
             name = target.name if isinstance(target, Maker) else type(target).__name__
@@ -250,7 +250,10 @@ class Unpickler:
         self._push(target)
 
     def _persistent(self) -> None:
-        """Push the storage of ('storage', class, key, device, count[, view]). In the old format, a view is a part."""
+        """Pop the tuple ('storage', class, key, device, count[, view]), and push the storage that the tuple describes.
+
+        Only files in the format before torch 1.6 have a `view`, which selects a part of the storage.
+        """
         asked = self._pop()
         what = asked[0] if type(asked) is tuple and len(asked) in (5, 6) else None
         if type(what) not in (str, bytes) or what not in ("storage", b"storage"):
@@ -269,7 +272,7 @@ class Unpickler:
 
 
 def _children(node: Any) -> list[Any]:
-    """Return the children of `node` that are branches, after checking that all other children are plain data."""
+    """Return the children of `node` that are containers, after checking that all other children are plain data."""
     values: list[Any] = list(node.values()) if isinstance(node, dict) else list(node)
     if type(node) is OrderedDict and vars(node):
         values.append(vars(node)["_metadata"])
@@ -281,9 +284,9 @@ def _children(node: Any) -> list[Any]:
 
 
 def _require_plain(root: Any, most: int) -> None:
-    """Refuse a tree that is not plain data, contains itself, is too deep, or has more than `most` nodes.
+    """Raise an error for a tree that is not plain data, contains itself, is too deep, or has more than `most` nodes.
 
-    A shared node counts once per occurrence.
+    A node that occurs several times in the tree is counted once per occurrence.
     """
     sizes: dict[int, tuple[int, int]] = {}  # of each finished branch: the number of nodes, and the depth
     open_branches: set[int] = set()

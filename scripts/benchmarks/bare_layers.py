@@ -1,7 +1,7 @@
-"""The operations of `layers.py` as one would write them in bare JAX: what XLA itself costs.
+"""The operations of `layers.py`, written in bare JAX, to measure the cost of XLA itself.
 
-Each entry takes a case and gives a function of (params, *inputs). They compute the same thing in the shortest form that
-the JAX documentation shows, without checks, corner cases or accumulated precision.
+Each entry takes a case and returns a function of (params, *inputs). They compute the same thing in the shortest form
+that the JAX documentation shows, without checks, corner cases or accumulated precision.
 """
 
 from collections.abc import Callable

@@ -5,7 +5,7 @@
 
 The text comes from the corpora that install with the tests (the presidential messages, BBC news, Reuters, 20
 newsgroups). It is repeated in random order, with a new sentence in each copy of a document, so that there are no
-duplicates. Each build runs in a process of its own; the memory of its process tree is read five times a second.
+duplicates. Each build runs in a separate process; the memory of its process tree is read five times a second.
 
 The table has, for each build: MB of text per second of a core (user and system time of all processes) and per second of
 the clock; the peak memory of the process tree (shared pages count once), without and with the pages of mapped files,

@@ -8,13 +8,14 @@ Each kind is read without workers and with two. All loaders have the same batch 
 reads in the calling thread. With two, funcnet has threads (its default) and spawned processes, torch has forked
 processes (its default on Linux), and Grain has threads and processes. A loader keeps its workers from one pass to the
 next. The first pass is not timed: it checks that all loaders deliver the same number of examples and the same sum.
-Then the loaders take turns, in one process, and in going first. Each turn is one pass over the data.
+Then the loaders run in turns, in one process, and each of them goes first in some of the turns. Each turn is one pass
+over the data.
 
 The table contains the median of the examples per second, and the ratio of funcnet to torch: the median and the
 quartiles over the turns. With two workers, the ratio is that of the faster of threads and processes. A value above 1
 means that funcnet is faster. Without workers, the last column is the ratio by CPU time, which depends less on other
-work on the machine. Grain with processes runs after the others, because its processes read on between turns. Grain is
-left out if it is not installed, and so are the kinds that need Hugging Face's `datasets`.
+work on the machine. Grain with processes runs after the others, because its processes continue reading between turns.
+Grain is left out if it is not installed, and so are the kinds that need Hugging Face's `datasets`.
 """
 
 import os
@@ -68,7 +69,7 @@ class Items:
 
 
 class Images:
-    """Photographs that Pillow decodes and makes smaller."""
+    """Photographs that Pillow decodes and resizes."""
 
     def __init__(self, paths: list[Path]):
         self.paths = paths
@@ -110,7 +111,7 @@ class Stream:
 
 @dataclass
 class Kind:
-    """A kind of data: the dataset for each loader, and how it is read. Grain leaves out a kind that has None."""
+    """A kind of data: the dataset for each loader, and how it is read. A kind with None is left out for Grain."""
 
     name: str
     ours: Any
@@ -271,7 +272,7 @@ def seconds(batches: Batches) -> tuple[float, float]:
 
 @dataclass
 class Row:
-    """What was measured of one kind of data with one number of workers."""
+    """The measurements for one kind of data with one number of workers."""
 
     kind: str
     workers: int

@@ -2,7 +2,6 @@
 
 import random
 import signal
-import subprocess
 import time
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from funcnet.heads.text import Classify
 from funcnet.tasks.finetuning import directory
 from funcnet.text import load_tokenizer
+from tests.processes import ended
 from tests.tasks import command
 from tests.tasks.small_bert import write_model
 
@@ -22,12 +22,7 @@ def interrupted(arguments, after, cache):
     process = command.start(*arguments, cache=cache)
     time.sleep(after)
     process.send_signal(signal.SIGINT)
-    try:
-        output, _ = process.communicate(timeout=60)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise
-    return process.returncode, output
+    return ended(process, timeout=60)[0]
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +46,7 @@ def arguments(tmp_path_factory):
     }, folder
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", ["features", "predict", "pretrain", "build"])
 def test_an_interrupt_gives_one_line_and_130(arguments, tmp_path, name):
     made, folder = arguments

@@ -148,7 +148,7 @@ def test_items_and_batches_agree_and_batches_are_read_at_once():
     assert isinstance(batch["pair"], tuple) and batch["pair"][1].tolist() == [1] * 4
     assert mixed[-1]["x"] == items[56]["x"]
     for index in (57, -58):
-        with pytest.raises(IndexError, match=f"expected an index below 57, got {index}"):
+        with pytest.raises(IndexError, match=f"expected -57 to 56, got {index}"):
             mixed[index]
 
 

@@ -184,19 +184,21 @@ def test_a_stream_saved_with_other_workers_is_refused():
     data.DataLoader(Stream(9), 2).load_state_dict(state)  # at the beginning, any number will do
     loader = data.DataLoader(Stream(9), 2, num_workers=2)
     next(iter(loader))
-    with pytest.raises(ValueError, match=r"another number of workers.*expected 1, got 2\. Pass num_workers=2"):
+    with pytest.raises(
+        ValueError, match=r"different number of workers.*expected 1 worker\(s\), got 2\. Pass num_workers=2"
+    ):
         data.DataLoader(Stream(9), 2).load_state_dict(loader.state_dict())
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: data.DataLoader(np.arange(11), 2, shuffle=True, seed=1), r"another length; expected 11, got 10"),
-        (lambda: data.DataLoader(np.arange(10), 2, shuffle=True, seed=2), r"another seed; expected 2, got 1"),
-        (lambda: data.DataLoader(np.arange(10), 2, seed=1), r"another (order|seed)"),
+        (lambda: data.DataLoader(np.arange(11), 2, shuffle=True, seed=1), r"a different length; expected 11, got 10"),
+        (lambda: data.DataLoader(np.arange(10), 2, shuffle=True, seed=2), r"a different seed; expected 2, got 1"),
+        (lambda: data.DataLoader(np.arange(10), 2, seed=1), r"a different (order|seed)"),
         (
             lambda: data.DataLoader(np.arange(10.0), 2, shuffle=True, seed=1),
-            r"another dataset; expected ndarray\(float64",
+            r"a different dataset; expected ndarray\(float64",
         ),
         (lambda: data.DataLoader(Stream(10), 2), r"incomplete; expected the entries dataset, epoch, turn, workers"),
     ],

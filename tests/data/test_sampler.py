@@ -137,7 +137,7 @@ def test_bad_arguments_are_refused_with_torchs_words(make, error):
 
 @pytest.mark.parametrize("weights", [[-1.0, 2.0], [np.nan, 1.0], [np.inf], [0.0, 0.0]])
 def test_weights_that_are_no_distribution_are_refused(weights):
-    with pytest.raises(ValueError, match="weights are no distribution"):
+    with pytest.raises(ValueError, match="weights are not a distribution"):
         data.WeightedRandomSampler(weights, 1)
 
 

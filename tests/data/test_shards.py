@@ -154,11 +154,11 @@ def test_a_state_is_of_its_shards_and_its_reader(folder, tmp_path):
         ShardDataset(folder.glob("*.npy"), seed=1),
         ShardDataset(folder.glob("*.npy"), shuffle=False),
     ):
-        with pytest.raises(ValueError, match=r"is of other shards; expected .*'number': .* got .*'number': 5"):
+        with pytest.raises(ValueError, match=r"is from different shards; expected .*'number': .* got .*'number': 5"):
             other.load_state_dict(state)
     half = ShardDataset(folder.glob("*.npy"), num_replicas=2, rank=1)
     half.load_state_dict(state)
-    with pytest.raises(ValueError, match=r"of another reader; expected reader 1 of 2 .*, got 0 of 1"):
+    with pytest.raises(ValueError, match=r"from a different reader; expected reader 1 of 2 .*, got 0 of 1"):
         next(iter(half))
 
 

@@ -109,6 +109,7 @@ def compared(name, size):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 @torch_says
 @given(
     st.sampled_from(["adaptive_avg_pool2d", "adaptive_max_pool2d"]),

@@ -190,6 +190,7 @@ def cases(draw):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 @torch_says
 @given(cases())
 def test_hypothesis_attention_is_torchs(case):
@@ -306,6 +307,16 @@ REFUSALS = [
         "F.in_projection: b_v has the wrong shape",
         ValueError,
         lambda: F.in_projection(Q, Q, Q, *[A((4, 4))] * 3, A(4), A(4), A(5)),
+    ),
+    (
+        "F.in_projection_packed: q must hold floating-point numbers",
+        TypeError,
+        lambda: F.in_projection_packed(Q.astype(int), Q, Q, A((12, 4))),
+    ),
+    (
+        "F.in_projection: the dtypes differ",
+        TypeError,
+        lambda: F.in_projection(Q, Q, Q.astype(jnp.float16), *[A((4, 4))] * 3),
     ),
     (
         "F.split_heads: the width must be a multiple of num_heads; expected \\(\\*, length, 3·E\\)",

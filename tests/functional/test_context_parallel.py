@@ -115,6 +115,7 @@ def over_devices(count, how, block=None, **more):
     return attend
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", ["ring", "gather"])
 @pytest.mark.parametrize(("count", "block"), [(4, None), (8, 3)])
@@ -157,6 +158,7 @@ def test_blocks_need_less_memory_than_all_scores():
     assert size(block_size=128) < size() / 10
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("how", ["blocks", "ring", "gather"])
 def test_dropout_is_that_of_all_scores(how, is_causal):
@@ -226,13 +228,18 @@ def test_in_half_precision_the_sums_are_float32():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"axis_name": "context"}, r"axis_name='context' is not an axis here; expected an axis of the surrounding"),
-        ({"axis_name": "x", "context_parallel": "tree"}, r"unknown context_parallel; expected 'ring' or 'gather'"),
-        ({"block_size": 0}, r"block_size; expected a positive int or None, got 0"),
+        ({"axis_name": "context"}, r"axis_name='context' is not bound; expected the name of an axis of a surrounding"),
+        ({"axis_name": "x", "context_parallel": "tree"}, r"context_parallel is unknown; expected 'ring' or 'gather'"),
+        ({"block_size": 0}, r"block_size is invalid; expected a positive int or None, got 0"),
         ({"segment_ids": np.zeros((3, 8), int)}, r"segment_ids do not fit the queries; expected integers of shape"),
         ({"segment_ids": np.zeros((2, 8))}, r"segment_ids do not fit the queries"),
         ({"block_size": 4, "attn_mask": np.ones((1, 1, 3, 8), bool)}, r"attn_mask does not fit the parts"),
+        ({"block_size": 4, "attn_mask": np.ones(8, bool)}, r"attn_mask does not fit the parts"),
+        ({"block_size": 4, "attn_mask": np.ones((3, 2, 8, 8), bool)}, r"attn_mask does not fit the parts"),
+        ({"block_size": 4, "attn_mask": np.ones((1, 2, 2, 8, 8), bool)}, r"attn_mask does not fit the parts"),
         ({"block_size": 4, "dropout_p": 1.5}, r"dropout_p is not a probability"),
+        ({"dropout_p": 1.5}, r"F.scaled_dot_product_attention: dropout_p is not a probability"),
+        ({"context_parallel": "tree"}, r"context_parallel is unknown; expected 'ring' or 'gather'"),
         ({"block_size": 4, "dropout_p": 0.5}, r"rng"),
     ],
 )
@@ -240,3 +247,14 @@ def test_wrong_arguments(given, message):
     query = np.ones((2, 2, 8, 4), np.float32)
     with pytest.raises(ValueError, match=message):
         F.scaled_dot_product_attention(query, query, query, **given)
+
+
+@pytest.mark.parametrize("how", [{}, {"block_size": 4}])
+@pytest.mark.parametrize("dtype", ["int32", "float16", "complex64"])
+def test_masks_of_the_wrong_dtype(dtype, how):
+    query = np.ones((2, 2, 8, 4), np.float32)
+    mask = np.ones((8, 8), dtype)
+    with pytest.raises(RuntimeError):
+        torch.nn.functional.scaled_dot_product_attention(*[torch.tensor(query)] * 3, torch.tensor(mask))
+    with pytest.raises(TypeError, match=r"F.scaled_dot_product_attention: .*attn_mask"):
+        F.scaled_dot_product_attention(query, query, query, mask, **how)

@@ -233,3 +233,16 @@ Options = nn.LinearCrossEntropyOptions
 def test_refusals(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+@pytest.mark.parametrize(
+    ("target", "more", "text"),
+    [
+        (np.zeros(3, np.int32), {}, r"target has the wrong shape; expected \(2,\), got \(3,\)"),
+        (np.zeros((2, 3), np.float32), {}, r"target has the wrong shape; expected \(2, 4\), got \(2, 3\)"),
+        (np.zeros(2, np.int32), {"label_smoothing": 2.0}, "label_smoothing is not a probability; expected"),
+    ],
+)
+def test_without_options_the_errors_name_this_function_too(target, more, text):
+    with pytest.raises(ValueError, match=f"^F.linear_cross_entropy: {text}"):
+        F.linear_cross_entropy(jnp.ones((2, 3)), jnp.ones((4, 3)), target, **more)

@@ -121,9 +121,9 @@ BAD = [
     ({"static_k": (3, 3, 2)}, "static_k has the wrong shape; expected \\(4, 'S', 2\\), got \\(3, 3, 2\\)"),
     ({"static_v": (4, 3, 3)}, "static_v has the wrong shape"),
     ({"static_k": (4, 7, 2), "need_weights": False}, "key and value differ in length"),
-    ({"query": ONES((3, 2, 4), np.int64)}, "input must hold floating-point numbers"),
+    ({"query": ONES((3, 2, 4), np.int64)}, "F.multi_head_attention_forward: query must hold floating"),
     ({"query": ONES((3, 2, 4), np.float16)}, "the dtypes differ"),
-    ({"dropout_p": 1.5}, "p is not a probability"),
+    ({"dropout_p": 1.5}, "F.multi_head_attention_forward: dropout_p is not a probability"),
 ]
 
 
@@ -135,6 +135,12 @@ def test_what_torch_refuses_is_refused_with_its_reason(changed, message):
         call(T, given)
     with pytest.raises((ValueError, TypeError), match=message):
         call(F, given)
+
+
+@pytest.mark.parametrize("rate", [-0.1, 2.0])
+def test_a_rate_that_is_no_probability_is_refused(rate):
+    with pytest.raises(ValueError, match=r"^F.multi_head_attention_forward: dropout_p is not a probability"):
+        call(F, arguments(dropout_p=rate))
 
 
 def test_dropout_without_a_key_is_refused():

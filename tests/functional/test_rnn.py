@@ -118,6 +118,7 @@ def torch_packed(name, bidirectional, x, hx, params, lengths):
 
 
 @slow
+@pytest.mark.sampled
 @torch_says
 @given(
     name=st.sampled_from(sorted(GATES)),

@@ -18,7 +18,7 @@ MISTAKES = [
     ),
     raises(
         'data.DataLoader(data.ArrayDataset({"x": double(4)}), 2, num_workers=1, multiprocessing_context="fork")',
-        r"DataLoader: multiprocessing_context forks.*'spawn' or 'forkserver'",
+        r"DataLoader: multiprocessing_context is 'fork'.*'spawn' or 'forkserver'",
     ),
     warns(
         'list(data.DataLoader(data.ArrayDataset({"x": double(4)}), 5, drop_last=True))',

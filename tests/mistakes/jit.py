@@ -113,8 +113,9 @@ MISTAKES = [
         r"the root \(Net\).*forward.*'seen'.*list",
     ),
     raises(
-        ('net = Net("", "self.h = x\\nreturn x")\njax.jit(net.apply)({}, {}, x(3))[0]'),
-        r"the root \(Net\).*forward.*'h'",
+        'net = Net("", "if first:\\n    self.h = x\\nreturn self.h", "x, first")\n'
+        "run = jax.jit(net.apply, static_argnums=3)\nrun({}, {}, x(3), True)\nrun({}, {}, x(3), False)",
+        r"'h'.*register_buffer",
     ),
     raises(
         ('net = Net("", "return x if mode == \'a\' else -x", "x, mode")\njax.jit(net.apply)({}, {}, x(3), "a")'),

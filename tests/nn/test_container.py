@@ -254,7 +254,7 @@ REFUSALS = [
         "ParameterDict.update: element 0 is not a pair; .* got 3 entries",
     ),
     (lambda: nn.ParameterDict([(3, jnp.ones(3))]), TypeError, "ParameterDict: a key has the wrong type; .* got int"),
-    (lambda: nn.ParameterDict({"keys": jnp.ones(3)}), KeyError, "ParameterDict: the attribute 'keys' is taken"),
+    (lambda: nn.ParameterDict({"keys": jnp.ones(3)}), KeyError, "ParameterDict: the key 'keys' is an attribute"),
     (lambda: nn.ParameterDict({"a.b": jnp.ones(3)}), KeyError, "expected a non-empty string without dots"),
     (lambda: nn.ParameterDict().popitem(), KeyError, "ParameterDict: popitem was called on an empty container"),
     (lambda: nn.ParameterDict()["training"], KeyError, "training"),

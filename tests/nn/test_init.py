@@ -214,3 +214,10 @@ def test_part_of_a_leaf_can_start_otherwise():
     weight = nn.init.ones_(nn.Parameter((3, 2)))
     nn.init.constant_(weight[1], 5)
     assert weight.start(KEY, "weight").tolist() == [[1, 1], [5, 5], [1, 1]]
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (4, 3, 5), (2, 6, 3, 1)])
+def test_fans(shape):
+    assert nn.init.fans(shape) == torch.nn.init._calculate_fan_in_and_fan_out(torch.ones(shape))
+    with pytest.raises(ValueError, match="at least 2 dimensions"):
+        nn.init.fans((3,))

@@ -90,6 +90,7 @@ def same_as_torch(row, training, inputs, cotangents, found):
         near(tree.flatten(new_state)[name], theirs, tolerance, f"buffer {name}")
 
 
+@pytest.mark.table
 @every_mode
 def test_on_a_mesh_of_explicit_axes(row, training):
     """Outputs stay sharded over the batch; gradients of params are whole on every device."""
@@ -106,6 +107,7 @@ def test_on_a_mesh_of_explicit_axes(row, training):
     same_as_torch(row, training, inputs, cotangents, found)
 
 
+@pytest.mark.table
 @every_mode
 def test_exported_with_a_symbolic_batch(row, training):
     """One program, with its gradients, for every size of the batch."""

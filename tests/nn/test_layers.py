@@ -26,16 +26,21 @@ KEY = jax.random.key(0)
 ADDED = 1e-7  # where values are merely picked, gradients and statistics still add them up
 SECOND = 1e-9  # derivatives of derivatives, both sides in float64
 FIRST_ROWS = {str({row.kind: row for row in reversed(TABLE)}[row.kind]) for row in TABLE}
-slow = pytest.mark.slow
+MORE = (pytest.mark.slow, pytest.mark.table)  # the marks of all rows but the first of a kind
+
+
+def slow(test):
+    """Mark a test of which every row is slow."""
+    return pytest.mark.slow(pytest.mark.table(test))
 
 
 def rows(marked: bool) -> list:
-    return [pytest.param(row, marks=() if str(row) in FIRST_ROWS or not marked else slow, id=str(row)) for row in TABLE]
+    return [pytest.param(row, marks=() if str(row) in FIRST_ROWS or not marked else MORE, id=str(row)) for row in TABLE]
 
 
 def modes() -> list:
     return [
-        pytest.param(row, mode, marks=() if str(row) in FIRST_ROWS else slow, id=f"{row}-{mode}")
+        pytest.param(row, mode, marks=() if str(row) in FIRST_ROWS else MORE, id=f"{row}-{mode}")
         for row in TABLE
         for mode in row.modes
     ]

@@ -156,6 +156,7 @@ def cases(draw):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled
 @torch_says
 @given(cases())
 def test_hypothesis_layers_are_torchs(case):

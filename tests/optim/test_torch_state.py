@@ -228,8 +228,8 @@ def refusals():
             adam, NAMES, optax.amsgrad(0.1).init(params)
         ),
         r"dampening=0, got 0.5": lambda: load(damped, NAMES, optax.sgd(0.1, 0.9).init(params)),
-        r"the state belongs to another optimizer; .* got \['step', 'sum'\]": lambda: load(adagrad, NAMES, state),
-        r"the state belongs to another optimizer; expected Adam, AdamW or SGD, got RAdam": lambda: load(
+        r"the state belongs to a different optimizer; .* got \['step', 'sum'\]": lambda: load(adagrad, NAMES, state),
+        r"the state belongs to a different optimizer; expected Adam, AdamW or SGD, got RAdam": lambda: load(
             radam, NAMES, state
         ),
         r"optimizers are of different kinds; expected an optax state "

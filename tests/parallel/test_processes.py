@@ -1,6 +1,5 @@
 """Runs of several processes over Gloo: their numbers, signals, deaths and mistakes. Each process is a real command."""
 
-import os
 import re
 import signal
 import socket
@@ -12,17 +11,13 @@ from pathlib import Path
 import pytest
 
 from funcnet.files import file_digest
+from funcnet.parallel.processes import ProcessError, join_processes
+from tests import processes
+from tests.processes import FUNCNET, ROOT, ended, joining, succeeded, wait_for
 from tests.tasks import command
 
-ROOT = Path(__file__).resolve().parents[2]
 LONG = ["--seq-len", "32", "--vocab-size", "200", "--batch-size", "8", "--dropout", "0.1", "--log-every", "1"]
 LONG += ["--save-every", "5", "--evaluate-every", "10"]
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 @pytest.fixture(scope="module")
@@ -37,26 +32,7 @@ def cache(tmp_path_factory):
 
 def start(count, cache, *arguments, extra=lambda index: []):
     """The processes of one run."""
-    address = f"127.0.0.1:{free_port()}"
-    return [
-        command.start(
-            *arguments,
-            *(["--coordinator", address, "--num-processes", str(count), "--process-id", str(i)] if count > 1 else []),
-            *extra(i),
-            cache=cache,
-        )
-        for i in range(count)
-    ]
-
-
-def ended(processes, timeout=240):
-    """[(exit code, output)]"""
-    try:
-        outputs = [process.communicate(timeout=timeout)[0] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    return [(process.returncode, output) for process, output in zip(processes, outputs, strict=True)]
+    return [command.start(*arguments, *join, *extra(index), cache=cache) for index, join in enumerate(joining(count))]
 
 
 def pretrain(corpus, out, mesh, *more, steps=20):
@@ -67,8 +43,7 @@ def pretrain(corpus, out, mesh, *more, steps=20):
 def alone(corpus, cache, tmp_path_factory):
     """A run of one process with two devices."""
     out = tmp_path_factory.mktemp("alone") / "run"
-    ((code, output),) = ended(start(1, cache, *pretrain(corpus, out, "data=2")))
-    assert code == 0, output
+    succeeded(*start(1, cache, *pretrain(corpus, out, "data=2")))
     return out
 
 
@@ -77,29 +52,17 @@ def same_bits(out, alone):
     assert file_digest(out / "model.safetensors") == file_digest(alone / "model.safetensors")
 
 
-def until(condition, timeout=120):
-    end = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
-def lines(out):
-    return len(command.metrics(out))
-
-
+@pytest.mark.slow
 def test_two_processes_have_the_bits_of_one(corpus, cache, alone, tmp_path):
     out = tmp_path / "run"
-    for code, output in ended(start(2, cache, *pretrain(corpus, out, "data=2"))):
-        assert code == 0, output
+    succeeded(*start(2, cache, *pretrain(corpus, out, "data=2")))
     same_bits(out, alone)
 
 
 @pytest.mark.slow
 def test_four_processes_over_a_mesh_have_the_losses_of_one_device(corpus, cache, tmp_path):
     for count, mesh in ((1, "data=1"), (4, "data=2,fsdp=2,tensor=2")):
-        for code, output in ended(start(count, cache, *pretrain(corpus, tmp_path / mesh, mesh))):
-            assert code == 0, output
+        succeeded(*start(count, cache, *pretrain(corpus, tmp_path / mesh, mesh)))
     one, four = (command.metrics(tmp_path / mesh) for mesh in ("data=1", "data=2,fsdp=2,tensor=2"))
     assert [row["loss"] for row in four] == pytest.approx([row["loss"] for row in one], rel=1e-5)
 
@@ -115,16 +78,15 @@ def names_the_dead(output, number):
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_dead_process_ends_the_other_and_is_named(victim, corpus, cache, alone, tmp_path):
     out = tmp_path / "run"
-    processes = start(2, cache, *pretrain(corpus, out, "data=2"))
-    until(lambda: lines(out) > 6)
-    processes[victim].kill()
+    run = start(2, cache, *pretrain(corpus, out, "data=2"))
+    assert wait_for(lambda: len(command.metrics(out)) > 6, *run)
+    run[victim].kill()
     killed = time.monotonic()
-    code, output = ended(processes)[1 - victim]
+    code, output = ended(*run)[1 - victim]
     assert time.monotonic() - killed < 60
     assert code not in (0, None)
     assert names_the_dead(output, victim)
-    for code, output in ended(start(2, cache, *pretrain(corpus, out, "data=2", "--resume"))):
-        assert code == 0, output
+    succeeded(*start(2, cache, *pretrain(corpus, out, "data=2", "--resume")))
     same_bits(out, alone)
 
 
@@ -132,45 +94,29 @@ def test_a_dead_process_ends_the_other_and_is_named(victim, corpus, cache, alone
 def test_a_signal_to_one_process_stops_both_after_the_same_step(corpus, cache, alone, tmp_path):
     """The run is then continued by one process."""
     out = tmp_path / "run"
-    processes = start(2, cache, *pretrain(corpus, out, "data=2"))
-    until(lambda: lines(out) > 6)
-    processes[1].send_signal(signal.SIGTERM)
-    found = ended(processes)
+    run = start(2, cache, *pretrain(corpus, out, "data=2"))
+    assert wait_for(lambda: len(command.metrics(out)) > 6, *run)
+    run[1].send_signal(signal.SIGTERM)
+    found = ended(*run)
     assert [code for code, _ in found] == [143, 143], found
     assert "Stopped and saved after step" in found[0][1]
-    ((code, output),) = ended(start(1, cache, *pretrain(corpus, out, "data=2", "--resume")))
-    assert code == 0, output
+    succeeded(*start(1, cache, *pretrain(corpus, out, "data=2", "--resume")))
     same_bits(out, alone)
 
 
 @pytest.mark.slow
 def test_a_disk_that_is_full_for_one_process_is_named(corpus, cache, tmp_path):
     """The limit on the size of a file stands for a full disk: a write fails after some bytes."""
-    out, address = tmp_path / "run", f"127.0.0.1:{free_port()}"
-    begin = [
-        sys.executable,
-        "-c",
-        "from funcnet.cli import main; main()",
-        *map(str, pretrain(corpus, out, "data=2,fsdp=2")),
-    ]
-    environment = {**os.environ, "XDG_CACHE_HOME": str(cache), "JAX_PLATFORMS": "cpu", "PYTHONUNBUFFERED": "1"}
-    environment.pop("XLA_FLAGS", None)
-    processes = []
-    for index in range(2):
-        run = [*begin, "--coordinator", address, "--num-processes", "2", "--process-id", str(index)]
-        if index == 1:
-            run = ["bash", "-c", 'ulimit -f 200; exec "$@"', "bash", *run]
-        processes.append(
-            subprocess.Popen(run, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        )
-    (first, said), (second, reason) = ended(processes)
+    first, second = ([*FUNCNET, *pretrain(corpus, tmp_path / "run", "data=2,fsdp=2"), *join] for join in joining(2))
+    limited = ["bash", "-c", 'ulimit -f 200; exec "$@"', "bash", *second]
+    (first, said), (second, reason) = ended(*(processes.start(run, cache) for run in (first, limited)))
     assert second == 2 and "process 1" in reason and "cannot write" in reason, reason
     assert first not in (0, None) and names_the_dead(said, 1), said
 
 
 def test_processes_that_disagree_are_named(corpus, cache, tmp_path):
     extra = lambda index: ["--learning-rate", "0.01"] if index else []
-    for code, output in ended(start(2, cache, *pretrain(corpus, tmp_path / "run", "data=2"), extra=extra)):
+    for code, output in ended(*start(2, cache, *pretrain(corpus, tmp_path / "run", "data=2"), extra=extra)):
         assert code == 2
         assert "expected learning_rate = 0.0015 as in process 0, got 0.01 in process 1" in output
 
@@ -187,6 +133,7 @@ except ValueError as error:
 """
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -225,15 +172,29 @@ def test_processes_that_cannot_join(arguments, message):
 def test_the_environment_of_launchers(variables, expected):
     from funcnet.parallel.processes import _of_environment
 
-    assert _of_environment(variables) == expected
+    assert _of_environment(variables, "pretrain") == expected
+
+
+@pytest.mark.parametrize(
+    ("variables", "name"),
+    [
+        ({"SLURM_STEP_NUM_TASKS": "four", "SLURM_PROCID": "0"}, "SLURM_STEP_NUM_TASKS"),
+        ({"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0x"}, "SLURM_PROCID"),
+        ({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1.0"}, "OMPI_COMM_WORLD_RANK"),
+    ],
+)
+def test_variables_of_launchers_that_are_no_numbers(variables, name, monkeypatch):
+    for key, value in variables.items():
+        monkeypatch.setenv(key, value)
+    with pytest.raises(ProcessError, match=f"^pretrain: the environment variable {name} is not a number; expected"):
+        join_processes(None, None, None, where="pretrain")
 
 
 @pytest.mark.slow
 def test_the_script_that_starts_processes_on_one_machine(corpus, cache, alone, tmp_path):
     out = tmp_path / "run"
-    environment = {**os.environ, "XDG_CACHE_HOME": str(cache), "JAX_PLATFORMS": "cpu"}
+    environment = processes.environment(cache)
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
-    environment.pop("XLA_FLAGS", None)
     script = [str(ROOT / "scripts" / "launch" / "local.sh"), "2", "funcnet", *map(str, pretrain(corpus, out, "data=2"))]
     subprocess.run(script, env=environment, check=True, timeout=240, capture_output=True)
     same_bits(out, alone)

@@ -48,7 +48,10 @@ def gathered(text):
     return re.findall(r"= \w+\[([\d,]*)\]\S* all-gather", text)
 
 
-@pytest.mark.parametrize("mesh", ["tensor=4,data=2", "tensor=2,fsdp=2,context=2"])
+SLOW = [pytest.mark.slow, pytest.mark.sampled]
+
+
+@pytest.mark.parametrize("mesh", ["tensor=4,data=2", pytest.param("tensor=2,fsdp=2,context=2", marks=SLOW)])
 def test_no_array_of_the_step_has_logits_of_the_whole_vocabulary(mesh):
     """Neither a word table nor logits: the loss works on each device's part of the words."""
     _, text = compiled(mesh, net())
@@ -63,7 +66,7 @@ def test_with_fsdp_the_parameters_are_gathered_and_no_hidden_state():
     assert not [shape for shape in shapes if ROWS in shape[:1] and len(shape) == 3 and shape[-1] == 256]
 
 
-@pytest.mark.parametrize("scan", [False, True])
+@pytest.mark.parametrize("scan", [pytest.param(False, marks=SLOW), True])
 def test_with_fsdp_each_device_stores_an_eighth(scan):
     model = net(scan_layers=scan)
     alone, _ = compiled("data=1", model)

@@ -281,8 +281,8 @@ def test_a_config_without_architectures_is_served_as_asked(served):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "is invalid; expected a JSON object, got another JSON value"),
-        ("[1]", "is invalid; expected a JSON object, got another JSON value"),
+        ("{", "is invalid; expected a JSON object, got other content"),
+        ("[1]", "is invalid; expected a JSON object, got other content"),
         ('{"seq_len": "64"}', "seq_len is invalid; expected an integer >= 1, got '64'"),
         ('{"doc_stride": 0}', "doc_stride is invalid; expected an integer >= 1, got 0"),
         ('{"long_texts": "windows"}', "long_texts is invalid; expected 'cut' or 'parts', got 'windows'"),

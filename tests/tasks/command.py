@@ -1,15 +1,14 @@
 """Runs the `funcnet` command for tests: in this process, or in one of its own that may be killed."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from funcnet.cli import main
+from tests import processes
 
 SMALL = ["--seq-len", "32", "--vocab-size", "200", "--batch-size", "8", "--passes", "2", "--log-every", "1"]
 
@@ -46,12 +45,7 @@ def run_here(*arguments: str) -> int:
 
 def start(*arguments: str, cache: Path) -> subprocess.Popen:
     """`funcnet ARGUMENTS` in a process of its own, with its caches in `cache`."""
-    environment = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
-    environment |= {"XDG_CACHE_HOME": str(cache), "JAX_PLATFORMS": "cpu", "PYTHONUNBUFFERED": "1"}
-    command = [sys.executable, "-c", "from funcnet.cli import main; main()", *map(str, arguments)]
-    return subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    )
+    return processes.start([*processes.FUNCNET, *arguments], cache)
 
 
 def metrics(folder: Path) -> list[dict]:

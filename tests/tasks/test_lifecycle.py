@@ -13,12 +13,14 @@ from funcnet.files import read_json
 from funcnet.tasks.finetuning.task import FinetuningTask
 from funcnet.tasks.images.task import ImageTask
 from funcnet.tasks.pretraining.task import PretrainingTask
-from funcnet.train import run
+from funcnet.tasks.quantizing.task import QuantizationTask
+from funcnet.train import trials
+from tests.processes import succeeded, wait_for
 from tests.tasks.command import SMALL, metrics, run_here, start, write_corpus
 from tests.tasks.small_bert import sentence, write_model, write_task
 
-TASKS = ["pretrain", "train-images", "classify", "labels", "regress", "pairs", "tokens", "choice", "answer"]
-FILES = ("model.safetensors", "eval.json", "config.json", "images.json", "finetuning.json")
+TASKS = ["pretrain", "train-images", "classify", "labels", "regress", "pairs", "tokens", "choice", "answer", "quantize"]
+FILES = ("model.safetensors", "eval.json", "config.json", "images.json", "finetuning.json", "int8.json")
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +40,12 @@ def arguments(task, data, out, *more):
     if task == "train-images":
         small = ["--steps", "6", "--batch-size", "16", "--log-every", "1", "--save-every", "2", "--evaluate-every", "6"]
         return ["train-images", "--out", out, *small, *more]
+    if task == "quantize":
+        tuned = folder / "tuned"
+        if not tuned.exists():
+            assert run_here(*arguments("classify", data, tuned)) == 0
+        small = ["--steps", "24", "--batch-size", "8", "--log-every", "1", "--save-every", "5", "--length", "32"]
+        return ["quantize", tuned, "--out", out, *small, *more]
     train = write_task(folder / task, task)
     small = ["--seq-len", "32", "--batch-size", "8", "--epochs", "6", "--split", "0.2", "--dropout", "0.1"]
     return ["finetune", task, "--model", folder / "model", "--train", train, "--out", out, *small, *more]
@@ -53,34 +61,32 @@ def arguments(task, data, out, *more):
 def test_objectives_return_sums(data, tmp_path, monkeypatch, task):
     """What `run_task` checks once for other tasks, which cost these two compilations in every run."""
     checked = []
+    command = arguments(task, data, tmp_path / "out")  # may train a model, by the run as it is
 
     def check(*args, **kwargs):
         checked.append(task)
         check_returns_sums(*args, **kwargs)
 
-    check_returns_sums = run.check_returns_sums
-    monkeypatch.setattr(run, "check_returns_sums", check)
-    monkeypatch.setattr(run._Trials, "all", lambda self, folder: False)  # the check alone
+    check_returns_sums = trials.check_returns_sums
+    monkeypatch.setattr(trials, "check_returns_sums", check)
+    monkeypatch.setattr(trials.Trials, "all", lambda self, folder: False)  # the check alone
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for kind in (PretrainingTask, FinetuningTask, ImageTask):
+    for kind in (PretrainingTask, FinetuningTask, ImageTask, QuantizationTask):
         monkeypatch.setattr(kind, "checks_objective", True)
-    assert run_here(*arguments(task, data, tmp_path / "out")) == 0
+    assert run_here(*command) == 0
     assert checked == [task]
 
 
 def ended(task, data, out, cache, *more):
-    process = start(*arguments(task, data, out, *more), cache=cache)
-    said = process.communicate(timeout=600)[0]
-    assert process.returncode == 0, said
+    succeeded(start(*arguments(task, data, out, *more), cache=cache), timeout=600)
 
 
 def killed(task, data, out, cache, moments, *more):
     """Started or resumed, and killed a few lines of metrics later."""
     resume = ["--resume"] if (out / "run.json").exists() else []
     process = start(*arguments(task, data, out, *more, *resume), cache=cache)
-    wanted, end = len(metrics(out)) + moments.randint(1, 3), time.monotonic() + 300
-    while len(metrics(out)) < wanted and process.poll() is None and time.monotonic() < end:
-        time.sleep(0.01)
+    wanted = len(metrics(out)) + moments.randint(1, 3)
+    wait_for(lambda: len(metrics(out)) >= wanted, process)
     time.sleep(moments.uniform(0, 0.3))
     process.send_signal(signal.SIGKILL)
     process.communicate()

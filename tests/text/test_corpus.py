@@ -279,7 +279,7 @@ def test_a_run_in_the_folder_of_its_corpus_is_left_out(tmp_path):
     data.mkdir()
     (data / "manifest.json").write_text('{"format": 1, "plan": "", "sources": []}')
     (data / "report.txt").write_text("no text")
-    with pytest.warns(UserWarning, match=r"left out .*data, .*first, because funcnet wrote it"):
+    with pytest.warns(UserWarning, match=r"left out the folder\(s\) .*data, .*first, which funcnet wrote"):
         corpus = open_corpus(tmp_path)
     assert [source.path.name for source in corpus.sources] == ["a.txt"]
     (tmp_path / "notes").mkdir()

@@ -267,7 +267,7 @@ def test_what_was_saved_under_one_layout_is_restored_under_another(tmp_path, sav
 
 
 def test_at_least_one_is_kept(tmp_path):
-    with pytest.raises(ValueError, match=r"train.Checkpoints: keep; expected at least 1, got 0\.$"):
+    with pytest.raises(ValueError, match=r"train.Checkpoints: keep is too small; expected at least 1, got 0\.$"):
         train.Checkpoints(tmp_path, keep=0)
 
 

@@ -26,6 +26,9 @@ class Recorder:
     def sync(self):
         self.synced += 1
 
+    def rewind(self, step):
+        self.rows = {number: row for number, row in self.rows.items() if number <= step}
+
 
 @functools.cache
 def compiled(kind, devices):
@@ -49,7 +52,7 @@ def run(kind="jit", devices=1, *, cadence=None, checkpoints=None, stop=None, bat
     state = train.create(*toy.start(), optimizer)
     restored = checkpoints.restore(state) if checkpoints is not None else None
     if restored is not None:
-        options |= {"unlogged": restored.about.get("unlogged")}
+        options |= {"begin": restored.about}
     recorder = Recorder()
     outcome = train.train(
         step,
@@ -183,6 +186,7 @@ def test_metrics_are_read_while_the_next_step_runs():
     assert events == ["run", 1, "run", "run", 2, "run", 3, 4]
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(
     ("kind", "devices", "log_every"),
     [("jit", 1, 1), ("jit", 8, 1), ("shard_map", 8, 1), ("pmap", 8, 1), ("jit", 1, 4), ("shard_map", 8, 6)],
@@ -241,12 +245,12 @@ def test_an_evaluation_interrupted_by_a_signal_is_repeated(tmp_path, when, momen
     assert [path.name for path in tmp_path.iterdir()] == [f"step-{when:08d}"]
 
     with train.Checkpoints(tmp_path) as checkpoints:
-        owed = checkpoints.restore(train.create(*toy.start(), compiled("jit", 1)[1])).about["owed"]
+        assert "owed" in checkpoints.restore(train.create(*toy.start(), compiled("jit", 1)[1])).about
         with train.Interruption() as stop:
             stop.signal = signal.SIGTERM  # again, before the evaluation is repeated
-            again, nothing = run(stop=stop, checkpoints=checkpoints, cadence=cadence, evaluate=evaluate, owed=owed)
+            again, nothing = run(stop=stop, checkpoints=checkpoints, cadence=cadence, evaluate=evaluate)
         assert (again.step, nothing.rows) == (when, {})
-        _, rest = run(checkpoints=checkpoints, cadence=cadence, evaluate=evaluate, owed=owed)
+        _, rest = run(checkpoints=checkpoints, cadence=cadence, evaluate=evaluate)
     rows = {**log.rows, **rest.rows}
     assert list(rows) == list(whole.rows)
     logged = [{step: (row["loss"], row.get("eval_loss")) for step, row in r.items()} for r in (rows, whole.rows)]
@@ -269,19 +273,48 @@ def test_the_second_signal_ends_at_once():
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_loss_that_is_not_finite_ends_the_run_before_it_is_saved(tmp_path):
+def with_nan(*numbers):
+    """The batches of the toy task, of which some are NaN."""
+
     def batches(start):
-        for number, batch in enumerate(toy.batches(start)):
-            yield batch | {"x": batch["x"] * np.nan} if number == 3 else batch
+        for number, batch in enumerate(toy.batches(start), start):
+            yield batch | {"x": batch["x"] * np.nan} if number in numbers else batch
 
+    return batches
+
+
+@pytest.mark.parametrize(("kind", "devices"), [("jit", 1), ("shard_map", 8)])
+def test_a_step_whose_loss_is_not_finite_is_skipped_and_counted(tmp_path, kind, devices):
+    """The step changes nothing but its own number, so a run without dropout is that of the other batches."""
+    layout = parallel.make_layout({"data": devices}, kind=kind)
+    optimizer = optim.bert_adamw(optim.warmup_linear_decay(0.02, 3, TOTAL), no_decay="**.bias")
+    make = lambda: parallel.parallelize(
+        train.make_step(toy.make_objective(0.0, layout.axis_name), toy.counts, optimizer, metrics_as="sums"), layout
+    )
+    options = {"key": layout.place(jax.random.key(5)), "place": layout.shard, "size": toy.size}
+    options |= {"stop": train.Interruption()}
+    start = lambda: layout.place(train.create(*toy.start(), optimizer))
+    log, step = Recorder(), make()
+    found = train.train(
+        step, start(), with_nan(3, 4), cadence=train.Cadence(8, log_every=2), loggers=[log], **options
+    ).state
+    others = lambda first: (toy.batch_at(number) for number in (0, 1, 2, 5, 6, 7))
+    expected = train.train(step, start(), others, cadence=train.Cadence(6), **options).state
+    assert_equal((found.params, found.state, found.opt_state), (expected.params, expected.state, expected.opt_state))
+    assert (int(found.step), int(found.skipped)) == (8, 2)
+    skipped = {number: row.get("skipped_steps") for number, row in log.rows.items()}
+    assert skipped == {1: None, 2: None, 4: 1.0, 6: 1.0, 8: None}
+    assert all(np.isfinite(list(row.values())).all() for row in log.rows.values())
+
+
+def test_ten_skipped_steps_in_a_row_end_the_run(tmp_path):
     with train.Checkpoints(tmp_path) as checkpoints:
-        text = "train.train: loss at step 4; expected a finite number, got nan. Lower the learning rate"
+        text = r"train.train: loss at step 12, the last of 10 skipped steps in a row; expected a finite number, got nan"
         with pytest.raises(train.RunError, match=text):
-            run(batches=batches, checkpoints=checkpoints, cadence=train.Cadence(TOTAL, save_every=2))
-    assert [path.name for path in tmp_path.iterdir()] == ["step-00000002"]
+            run(batches=with_nan(*range(2, 20)), checkpoints=checkpoints, cadence=train.Cadence(20, save_every=2))
 
 
-def test_gradients_that_are_not_finite_end_the_run_before_they_are_saved(tmp_path):
+def test_gradients_that_are_not_finite_at_once_end_the_run_before_they_are_saved(tmp_path):
     """The loss is sqrt at 0: finite, with an infinite derivative."""
     layout = parallel.make_layout({"data": 1}, kind="jit")
     optimizer = optax.sgd(0.1)

@@ -15,6 +15,7 @@ import pytest
 from funcnet import train
 from funcnet.files import read_json, write_json
 from funcnet.settings import compose
+from tests.processes import ended
 from tests.train.character_model import CharacterTask, Settings
 
 
@@ -25,9 +26,7 @@ def started(folder, *arguments):
 
 
 def finished(folder, *arguments):
-    process = started(folder, *arguments)
-    said = process.communicate(timeout=300)[0]
-    return process.returncode, said
+    return ended(started(folder, *arguments))[0]
 
 
 def run(folder, **values):
@@ -137,7 +136,7 @@ def test_wrong_devices_are_refused_before_anything_is_written(tmp_path):
         ),
         ({"devices": 9}, "CPU devices is out of range; expected 1 to 8, got 9"),
         ({"mesh": "data=2,model=4"}, "no array is sharded along the axis 'model'"),
-        ({"mesh": "data=2", "devices": 2}, "--devices 2 together with --mesh data=2; expected one of them"),
+        ({"mesh": "data=2", "devices": 2}, "--devices 2 and --mesh data=2 are both given; expected one of them"),
         ({"mesh": "data 2"}, "'data 2' is not a mesh"),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -9,7 +9,7 @@ import pytest
 
 from funcnet import train
 from funcnet.files import read_json, write_json
-from funcnet.train.run_directory import differences
+from funcnet.train.run_directory import check_facts, differences
 
 CONFIG = {"steps": 100, "model": {"layers": 2, "name": "tiny"}}
 
@@ -51,8 +51,8 @@ def test_nothing_to_resume(tmp_path, name, what):
 def test_another_configuration_is_listed(tmp_path):
     train.open_run(tmp_path, CONFIG)
     other = {"steps": 200, "model": {"layers": 2, "name": "base"}, "seed": 1}
-    text = "got another one: steps was 100, now 200; model.name was 'tiny', now 'base'; seed was absent, now 1. Resume"
-    with pytest.raises(train.RunError, match=text):
+    text = "different ones: steps was 100, now 200; model.name was 'tiny', now 'base'; seed was absent, now 1. Resume"
+    with pytest.raises(train.RunError, match=f"got {text}"):
         train.open_run(tmp_path, other, resume=True)
     train.record_facts(tmp_path, {"corpus": "ab12"})
     with pytest.raises(train.RunError, match=r"^train.record_facts: .*corpus was 'ab12', now 'ff00'"):
@@ -80,6 +80,18 @@ def test_the_error_for_a_changed_file_names_all_facts_and_the_folder(tmp_path, m
     assert str(error.value) == said + hint
     with pytest.raises(train.RunError, match=r"b.txt \(test\). Restore .*with another --out.$"):
         train.record_facts(out, {"test": "3"}, {"test": absolute})
+
+
+def test_a_comparison_of_facts_writes_nothing(tmp_path):
+    out = train.open_run(tmp_path, CONFIG)
+    train.record_facts(out, {"corpus": "ab12", "rows": 3})
+    before = (out / "run.json").read_bytes()
+    check_facts(out, {"corpus": "ab12", "vocabulary": "cd34"}, where="quantize")
+    with pytest.raises(train.RunError, match=r"^quantize: .* changed ones: a.txt \(corpus\)\. Restore the files\.$"):
+        check_facts(out, {"corpus": "ff00"}, {"corpus": "a.txt"}, where="quantize")
+    with pytest.raises(train.RunError, match=r"^quantize: .* rows was 3, now 4\. Restore the original values\.$"):
+        check_facts(out, {"rows": 4}, where="quantize")
+    assert (out / "run.json").read_bytes() == before
 
 
 def test_where_a_run_began(tmp_path, monkeypatch):

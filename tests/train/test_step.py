@@ -49,6 +49,7 @@ def assert_close(ours, theirs, tolerance):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max())
 
 
+@pytest.mark.table
 @pytest.mark.parametrize(("kind", "devices"), WAYS)
 def test_twenty_steps_agree_with_a_single_device(kind, devices):
     params, state, losses = reference()
@@ -114,7 +115,7 @@ def test_metrics_are_the_means_over_what_counts():
     np.testing.assert_allclose(history[0]["loss"], history[0]["tokens_loss"] + history[0]["rows_loss"], rtol=1e-6)
     assert history[0]["learning_rate"] == 0.25
     assert set(history[0]) == {
-        *("loss", "grad_norm", "learning_rate"),
+        *("loss", "grad_norm", "learning_rate", "skipped"),
         *(f"{term}_{metric}" for term in ("tokens", "rows") for metric in ("loss", "accuracy")),
     }
 
@@ -244,14 +245,14 @@ def test_evaluation_can_be_cut_short_and_needs_a_batch():
 
 
 def test_what_cannot_be_a_step_is_refused():
-    with pytest.raises(ValueError, match=r"train.make_step: accumulate; expected at least 1, got 0\.$"):
+    with pytest.raises(ValueError, match=r"train.make_step: accumulate is too small; expected at least 1, got 0\.$"):
         train.make_step(toy.make_objective(), toy.counts, optax.sgd(0.1), accumulate=0)
     with pytest.raises(
         ValueError, match=r"train.make_step: the batch does not divide evenly over 1 device x 3 micro-batch"
     ):
         toy.run(steps=1, accumulate=3)
     with pytest.raises(
-        ValueError, match="make_step: the objective's term 'rows'; expected a 'loss' in it and a count of the same name"
+        ValueError, match="term 'rows' is incomplete; expected a 'loss' in it and a count of the same name"
     ):
         step = train.make_step(toy.make_objective(), lambda batch: {"tokens": 1}, optax.sgd(0.1))
         step(train.create(*toy.start(), optax.sgd(0.1)), toy.batch_at(0), jax.random.key(0))

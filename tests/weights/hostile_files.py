@@ -134,7 +134,7 @@ CONTAINERS: dict[str, Case] = {
         ".pt", past_the_end(), BROKEN, "is truncated; expected at least .* bytes, got a file of"
     ),
     "zip: another name inside": Case(
-        ".pt", edited(zipped(b"N."), b"x/data/0", b"x/data/1", 1), BROKEN, "another name in its own header"
+        ".pt", edited(zipped(b"N."), b"x/data/0", b"x/data/1", 1), BROKEN, "a different name in its own header"
     ),
     "zip: no header": Case(".pt", b"PK\x03\x04" + bytes(200), BROKEN, "the zip archive is truncated or damaged"),
     "old: another protocol": Case(

@@ -17,6 +17,7 @@ from tests.weights.hostile_files import CONTAINERS
 from tests.weights.hostile_pickles import MARK
 
 
+@pytest.mark.table
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_it_is_refused_by_the_name_of_its_fault(name, tmp_path, monkeypatch):
     case = CONTAINERS[name]

@@ -249,7 +249,7 @@ def test_a_cut_data_file(copy):
             "names of the index are out of order; .* got b'a' after b'b'",
         ),
         (table(block([HEADER]), places=[(0, 10_000)]), "a block lies outside of the index, .* got one at 0 with 10000"),
-        (table(block([HEADER]), places=[(0, 9), (0, 9)]), "got another one|overlap"),
+        (table(block([HEADER]), places=[(0, 9), (0, 9)]), "got a different one|overlap"),
         (
             table(block([HEADER]), block([HEADER]), places=[(0, len(block([HEADER])) - 5)] * 2),
             "the blocks of the index overlap",
@@ -264,7 +264,7 @@ def test_a_cut_data_file(copy):
             "the block at 0 of the index is damaged; expected its entries to end at byte 3",
         ),
         (table(block([HEADER], kind=2)), "an unknown compression; expected 0 or 1, got 2"),
-        (table(block([], whole=b"\xff\xff\xff\xff\x0f" + b"x" * 9)[:-5] + b"\1" + b"\0" * 4), "got another one"),
+        (table(block([], whole=b"\xff\xff\xff\xff\x0f" + b"x" * 9)[:-5] + b"\1" + b"\0" * 4), "got a different one"),
     ],
     ids=lambda value: value if isinstance(value, str) else "index",
 )

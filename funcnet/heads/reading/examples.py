@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of columns. None means the default name of the task.
+    """Names of columns. None means the name that the task uses by default.
 
     Attributes:
         separator: separator between several labels in one cell.
@@ -72,7 +72,7 @@ class TextExample:
 
     @property
     def where_label(self) -> str:
-        """Place of the label, for messages."""
+        """Place of the label in the file, for error messages."""
         return f"{self.where}, column {self.column!r}"
 
     @property
@@ -125,7 +125,7 @@ def read_texts(
     Args:
         path: file for `read_table`.
         columns: names of the columns.
-        pairs: whether to read a second text. If None, a second text is read if the file has its column.
+        pairs: whether to read a second text. If None, a second text is read if the file has a column for it.
         numbers: whether labels are numbers.
         labelled: if True, every row must have a label. If False, no labels are read.
 
@@ -232,7 +232,7 @@ def read_choices(path: str | Path, columns: Columns, *, labelled: bool = True) -
 
 
 def place(path: Path, line: int) -> str:
-    """Return the place of a row, for messages.
+    """Describe the place of a row in a file, for error messages.
 
     >>> place(Path("a.csv"), 3)
     'a.csv, line 3'
@@ -241,7 +241,7 @@ def place(path: Path, line: int) -> str:
 
 
 def as_number(where: str, value: Any) -> float:
-    """Return a label as a number in the range of float32. Error messages begin with `where`.
+    """Convert a label to a number in the range of float32. Error messages begin with `where`.
 
     >>> as_number("a.csv, line 3", "2.5")
     2.5

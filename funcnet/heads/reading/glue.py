@@ -45,7 +45,7 @@ COLA_COLUMNS = ["source", "label", "star", "sentence"]  # train.tsv and dev.tsv 
 def glue_task(path: str | Path) -> GlueTask | None:
     """Return the task that has the same name as the folder, or None if there is no such task.
 
-    If `path` is a file, its folder is used.
+    If `path` is a file, the name of the folder that contains it is used.
 
     >>> glue_task("glue_data/CoLA/dev.tsv").metric
     'matthews'
@@ -57,7 +57,11 @@ def glue_task(path: str | Path) -> GlueTask | None:
 
 
 def is_glues(path: Path, task: GlueTask) -> bool:
-    """Return whether the first line of a file is that of a GLUE task. A folder may have the task's name by chance."""
+    """Return whether the first line of a file has the columns of a GLUE task's files.
+
+    The name of a folder is not enough, because other folders may have the name of a task too. CoLA's files have no
+    header line, so only the number of their columns is compared.
+    """
     if not path.is_file():
         return False
     with path.open(encoding="utf-8-sig", errors="replace") as file:
@@ -68,11 +72,12 @@ def is_glues(path: Path, task: GlueTask) -> bool:
 def read_glue(path: str | Path, task: GlueTask, *, labelled: bool = True) -> tuple[list[TextExample], list[int]]:
     """Read the examples of a file of GLUE.
 
-    QQP's original files have lines with too few columns. This function skips these lines, as all readers of GLUE do.
+    QQP's original files have lines with a wrong number of columns. Like other readers of GLUE, this function skips
+    these lines.
 
     Args:
         path: file of GLUE.
-        task: task that `glue_task` returned for the file.
+        task: the task of GLUE to which the file belongs, from `glue_task`.
         labelled: whether to read labels. Test files have no labels.
 
     Returns:

@@ -1,7 +1,7 @@
 """Reads files of SQuAD 1.1 and 2.0, which have questions about contexts, and computes the official metrics.
 
-An answer is a span of its context, so the text of the answer must be in the context at the answer's offset. If it
-does not, the error message names the question.
+An answer is a span of its context, so the text of the answer must be in the context at the answer's offset. If the text
+is not at this offset, the error message names the question.
 """
 
 import collections
@@ -28,8 +28,8 @@ class Question:
 
     Attributes:
         answers: (text, offset in the context) of each answer. The tuple is empty if the question has no answer.
-        has_answer: False if the file marks the question as `is_impossible`, otherwise True. None in SQuAD 1.1, where
-            every question has an answer.
+        has_answer: False if the file marks the question as `is_impossible`, otherwise True. None in files of SQuAD 1.1,
+            in which every question has an answer.
     """
 
     id: str
@@ -97,7 +97,8 @@ def squad_scores(
 ) -> dict[str, float]:
     """Compute the official metrics, in percent.
 
-    They are the metrics of SQuAD 2.0 if the file has the field `is_impossible`, otherwise those of SQuAD 1.1.
+    If the file of the questions has the field `is_impossible`, these are the metrics of SQuAD 2.0, otherwise those of
+    SQuAD 1.1.
 
     Args:
         questions: questions with their answers.
@@ -144,7 +145,7 @@ def squad_scores(
 
 
 def exact_match(true: str, predicted: str) -> float:
-    """Return 1 if both texts are equal after normalisation, otherwise 0.
+    """Return 1 if a true answer and a predicted answer are equal after normalisation, otherwise 0.
 
     >>> exact_match("the Cat", "cat!")
     1.0
@@ -153,7 +154,8 @@ def exact_match(true: str, predicted: str) -> float:
 
 
 def f1_score(true: str, predicted: str, *, empty_is_right: bool = True) -> float:
-    """Return the F1 score of the words of two normalised texts. A word that occurs twice in both counts twice.
+    """Return the F1 score of the words that a true answer and a predicted answer share after normalisation. A word that
+    occurs twice in both answers counts twice.
 
     Args:
         empty_is_right: if True, two answers that are empty after normalisation score 1, as in SQuAD 2.0. If False, they
@@ -181,7 +183,7 @@ def normalize_answer(text: str) -> str:
 
 @dataclass(frozen=True)
 class _Form:
-    """Reads fields of the JSON, and raises ValueError if a field is missing or has the wrong type."""
+    """Reads fields from the JSON of a SQuAD file, and raises ValueError if a field is missing or has the wrong type."""
 
     path: Path
     identity: str = ""  # id of the question
@@ -236,7 +238,11 @@ def _check(path: Path, questions: Sequence[Question]) -> None:
 
 
 def _line_of(path: Path, identity: str) -> str:
-    """Return the line and character of an id in the file, where the id may be a number, or a string with escapes."""
+    """Find the id of a question in the file. Return its line and character as text for an error message, or "" if the
+    id is not found.
+
+    In the file, the id may be a number, or a string with escapes.
+    """
     text = read_text(path)
     ids = re.finditer(r'"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)', text)
     found = next((one for one in ids if str(json.loads(one[1])) == identity), None)
@@ -256,7 +262,9 @@ def _gold(question: Question, second: bool) -> list[str]:
 def _each(
     gold: Mapping[str, list[str]], answers: Mapping[str, str], second: bool
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Return {id: exact match} and {id: F1}. Each value is the largest one over the true answers of the question."""
+    """Return {question id: exact match} and {question id: F1}. If a question has several true answers, the one that
+    gives the largest value counts.
+    """
     exact = {i: max(exact_match(true, answers[i]) for true in texts) for i, texts in gold.items()}
     f1 = {i: max(f1_score(true, answers[i], empty_is_right=second) for true in texts) for i, texts in gold.items()}
     return exact, f1
@@ -278,9 +286,9 @@ def _best(
     gold: Mapping[str, list[str]],
     no_answer: Mapping[str, float],
 ) -> dict[str, float]:
-    """Return the best mean score that a threshold for "no answer" can give, and this threshold.
+    """Return the best mean score that a threshold for "no answer" can give, and the threshold that gives this score.
 
-    The threshold rises through the values of `no_answer`, from the smallest to the largest.
+    The thresholds that are compared are the values of `no_answer`, from the smallest to the largest.
     """
     current = float(sum(gold[i] == [""] for i in scores))
     best, threshold = current, 0.0

@@ -27,7 +27,7 @@ from funcnet.files import wrong_json
 __all__ = ["COLUMNS", "OBJECTS", "Record", "Table", "read_table", "read_text", "require_characters", "tab_rows"]
 
 TABS, OBJECTS = (".tsv", ".tab"), (".jsonl", ".ndjson", ".json")
-COLUMNS = (".csv", *TABS, *OBJECTS)  # the forms that have columns
+COLUMNS = (".csv", *TABS, *OBJECTS)  # suffixes of the formats that have columns
 SIGNS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 csv.field_size_limit(2**31 - 1)  # 128 kB by default, less than a long article
 
@@ -133,14 +133,18 @@ def require_characters(path: Path, text: str, value: Any, line: int = 1) -> None
 
 
 def tab_rows(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line number, cells) of every line that is not empty. Quotes are ordinary characters."""
+    """Yield (line number, cells) of every line of a tab-separated text that is not empty. Quotes are ordinary
+    characters.
+    """
     for number, line in enumerate(text.split("\n"), start=1):
         if line:
             yield number, line.split("\t")
 
 
 def _sign(path: Path, text: str, known: str) -> str:
-    """Return the separator of the first line, or raise ValueError if `known` does not contain the separator."""
+    """Return the character that separates the columns in the first line. Raise ValueError if `known` does not contain
+    this character.
+    """
     number, head = next(((n, line) for n, line in enumerate(text.split("\n"), 1) if line), (1, ""))
     found = next((sign for sign in known if sign in head), None)
     other = next((sign for sign in SIGNS if sign in head), None)
@@ -174,7 +178,9 @@ def _csv_records(path: Path, text: str, sign: str) -> Iterator[tuple[int, list[s
 
 
 def _broken_quote(text: str, begin: int, sign: str) -> tuple[int, int, str]:
-    """Return (line, character, error) of the first wrong quote in the record that begins at line `begin`."""
+    """Return (line, character, error message) of the first wrong quote in the CSV record that begins at line
+    `begin`.
+    """
     start = 0
     for _ in range(begin - 1):
         start = text.index("\n", start) + 1
@@ -205,7 +211,9 @@ def _line_and_column(text: str, place: int) -> tuple[int, int]:
 
 
 def _named(path: Path, records: list[tuple[int, list[str]]], advice: str) -> Table:
-    """Return the records as a table. The error message for a row with too many cells ends with `advice`."""
+    """Convert records to a table. The first record has the names of the columns. The error message for a row with too
+    many cells ends with `advice`.
+    """
     if not records:
         return Table(path, [], [])
     head_line, columns = records[0][0], [name.strip() for name in records[0][1]]
@@ -232,7 +240,9 @@ def _named(path: Path, records: list[tuple[int, list[str]]], advice: str) -> Tab
 
 
 def _without_orange_head(records: list[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:
-    """Remove the second and third header line of Orange. They have types and flags, and the flags may be empty."""
+    """Remove the second and the third header line of a file of the program Orange. These lines have the types and the
+    flags of the columns. The line of the flags may be empty.
+    """
     kinds = {"d", "discrete", "c", "continuous", "string", "s", "t", "time", "m", "meta", "class", "i", "ignore", ""}
     flags = [cells for _, cells in records[1:3]]
     if not flags or not all(cell in kinds - {""} for cell in flags[0]):

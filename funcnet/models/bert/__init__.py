@@ -1,4 +1,4 @@
-"""BERT: its models, and their directories on disk. The names and the files are those of Hugging Face."""
+"""BERT models, and functions that load and save them. Names and files are those of Hugging Face."""
 
 from funcnet import losses
 from funcnet.models.bert.architectures import ARCHITECTURES

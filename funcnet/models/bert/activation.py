@@ -1,4 +1,6 @@
-"""The activation functions that `hidden_act` can name, and helpers for a model whose activation was replaced."""
+"""The activation functions whose names `BertConfig.hidden_act` accepts, and helpers for a model whose activation was
+replaced.
+"""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -33,7 +35,7 @@ _ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = MappingProxyType(
 
 
 def activation(name: str) -> Callable[[jax.Array], jax.Array]:
-    """Return the activation function with this name, as Hugging Face's `hidden_act` names it."""
+    """Return the activation function with this name. The names are those of Hugging Face's `hidden_act`."""
     if name not in _ACTIVATIONS:
         raise ValueError(
             f"bert.activation: hidden_act is unknown; expected one of {', '.join(_ACTIVATIONS)}, got {name!r}."
@@ -42,13 +44,15 @@ def activation(name: str) -> Callable[[jax.Array], jax.Array]:
 
 
 def activate(function: str | Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
-    """Return `function(x)`. A function given by name is looked up first, as in transformers."""
+    """Return `function(x)`. If `function` is a string, the activation function with this name is called, as in
+    transformers.
+    """
     return (activation(function) if isinstance(function, str) else function)(x)
 
 
 def shown(module: nn.Module, name: str) -> str:
-    """Return the `repr` text for the function in the attribute `name`. It is empty for a module, which `repr` shows on
-    its own line.
+    """Return text that shows the activation function in the attribute `name`, for the `repr` of a module. If the
+    activation is a module, the text is empty, because `repr` shows it on a separate line.
 
     >>> from funcnet.models import bert
     >>> shown(bert.BertModel(bert.BertConfig.preset("tiny")).pooler, "activation")
@@ -65,8 +69,8 @@ def called(function: Any) -> str:
 
 
 def computes(function: Any, name: str) -> bool:
-    """Return whether an activation computes the same values as the one called `name`. Values are compared because the
-    same activation can be written in many ways.
+    """Return whether a function computes the same values as the activation with this name. The values are compared,
+    because the same activation can be written in many ways.
 
     >>> computes(nn.GELU(), "gelu"), computes(nn.GELU("tanh"), "gelu"), computes(nn.ReLU6(), "relu")
     (True, False, False)

@@ -1,4 +1,4 @@
-"""The model classes, by the names that `config.json` has for them."""
+"""The table of the model classes, by their names in `config.json`."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

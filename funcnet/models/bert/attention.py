@@ -23,14 +23,15 @@ __all__ = ["BertAttention", "BertSelfOutput", "attention_bias"]
 
 
 def attention_bias(attention_mask: jax.Array | None, dtype: jnp.dtype) -> jax.Array | None:
-    """Return the bias (B, 1, 1, K) or (B, 1, Q, K), which is added to the scores so that masked keys get no weight.
+    """Convert an attention mask to the bias (B, 1, 1, K) or (B, 1, Q, K), which is added to the attention scores so
+    that masked keys get no weight.
 
     The bias of a masked key is the lowest finite number of `dtype`, not -inf. Therefore a query whose keys are all
     masked attends to all of them equally, as in transformers, instead of giving NaN.
 
     The mask is (B, K), or (B, Q, K) for a separate mask per query: 1 or True means attend, 0 or False means hide. An
     additive mask, in which 0 means attend, would have the opposite effect. Therefore numbers other than 0 and 1 raise
-    an error. Under `jit`, where the values of the mask are unknown, the bias is NaN at such entries.
+    an error. Under `jit`, the values of the mask are unknown. The bias is then NaN at entries other than 0 and 1.
     """
     if attention_mask is None:
         return None
@@ -55,7 +56,7 @@ def attention_bias(attention_mask: jax.Array | None, dtype: jnp.dtype) -> jax.Ar
 
 
 def context_size() -> int:
-    """Return the size of the axis `context` of the surrounding mesh, or 1 if there is none."""
+    """Return the size of the mesh axis `context`, or 1 if no surrounding mesh has this axis."""
     return int(jax.sharding.get_abstract_mesh().shape.get(CONTEXT, 1))
 
 
@@ -101,11 +102,13 @@ class BertSelfAttention(nn.Module):
         return {"attention heads": ("tensor", self.heads)}
 
     def in_parts(self, query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array | None) -> jax.Array:
-        """Return the output (B, T, H, E) without storing all scores, also if a mesh splits the sequence."""
+        """Return the output of the attention (B, T, H, E) without storing all scores. The devices of a mesh may each
+        hold a part of the sequence.
+        """
         if self.kind != "absolute":
             raise ValueError(
-                "BertSelfAttention: relative positions need all scores; expected position_embedding_type='absolute' "
-                f"with attention_block_size or a mesh with the axis {CONTEXT!r}, got {self.kind!r}."
+                "BertSelfAttention: relative positions cannot be combined with attention_block_size or a mesh with the "
+                f"axis {CONTEXT!r}; expected position_embedding_type='absolute', got {self.kind!r}."
             )
         rate = self.dropout.p if self.dropout.training else 0.0
         axis_name = CONTEXT if context_size() > 1 else None

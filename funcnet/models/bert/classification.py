@@ -19,7 +19,7 @@ class BertForSequenceClassification(nn.Module):
     """BERT with a linear layer on the pooled output, for one class per sequence, several classes, or regression.
 
     Args:
-        config: `num_labels` is the number of logits, L. `problem_type` selects the loss; for None, see
+        config: `num_labels` is the number of logits, L. `problem_type` selects the loss; if it is None, see
             `losses.sequence_classification`.
 
     Call: the inputs of `BertModel`, and labels as for `losses.sequence_classification` -> logits (B, L). If labels are

@@ -61,7 +61,7 @@ _CHOICES: Mapping[str, tuple[str | None, ...]] = MappingProxyType(
         "problem_type": (None, "regression", "single_label_classification", "multi_label_classification"),
     }
 )
-# The declared type of a field -> the types it may have, and their name in messages.
+# {declared type of a field: (types of the values that it accepts, their name in messages)}.
 _KINDS: Mapping[Any, tuple[type | tuple[type, ...], str]] = MappingProxyType(
     {
         int: (numbers.Integral, "an integer"),
@@ -78,21 +78,22 @@ _KINDS: Mapping[Any, tuple[type | tuple[type, ...], str]] = MappingProxyType(
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig:
-    """The sizes and options of a BERT. It is frozen; `dataclasses.replace(config, …)` makes a changed copy.
+    """The sizes and options of a BERT. A config is frozen; `dataclasses.replace(config, …)` makes a changed copy.
 
     Args:
-        vocab_size: number of rows of the word table.
+        vocab_size: number of tokens in the vocabulary. The word table has `vocab_size + vocab_padding` rows.
         hidden_size: width of the hidden states, a multiple of `num_attention_heads`.
         num_hidden_layers: number of layers of the encoder, at least 1.
         num_attention_heads: number of attention heads.
         intermediate_size: width between the two dense layers of a block.
         hidden_act: "gelu" (exact), "gelu_new" (its tanh approximation), "relu", "silu", "tanh", … (see `activation`).
-        hidden_dropout_prob: dropout probability of the embeddings and of both outputs in a block.
+        hidden_dropout_prob: dropout probability of the embeddings, and of the two outputs (attention and dense) in a
+            block.
         attention_probs_dropout_prob: dropout probability of the attention weights.
         max_position_embeddings: maximum length of a sequence, in tokens.
         type_vocab_size: number of rows of the token type table.
         initializer_range: standard deviation of the initial weights, which are truncated at two standard deviations.
-        layer_norm_eps: eps of every LayerNorm.
+        layer_norm_eps: number that every LayerNorm adds to the variance.
         pad_token_id: row of the word table that is initially zero and gets no gradient from lookups. None means that
             there is no such row.
         position_embedding_type: "absolute" adds an embedding of the position to that of the word. "relative_key" and
@@ -103,15 +104,15 @@ class BertConfig:
         id2label: {label: name}, with one entry per label. If it is empty, the names are "LABEL_0", "LABEL_1", ….
         problem_type: "regression", "single_label_classification" or "multi_label_classification". With None,
             `num_labels` and the dtype of the labels determine the type (see `losses.sequence_classification`).
-        vocab_padding: number of padding rows of the word table after `vocab_size` (see `pad_vocab`). Hugging Face does
-            not have this field.
-        scan_layers: if True, run the layers in `lax.scan`. The compile time then does not grow with their number, but a
-            step is slower (see `nn.Repeat`). Hugging Face does not have this field.
+        vocab_padding: number of rows that `pad_vocab` has added to the word table. These rows follow the rows of the
+            `vocab_size` tokens, and belong to no token. Hugging Face does not have this field.
+        scan_layers: if True, run the layers in `lax.scan`. The compile time then does not grow with the number of
+            layers, but a step is slower (see `nn.Repeat`). Hugging Face does not have this field.
         attention_block_size: number of queries and keys whose scores the attention computes at a time, which saves
             memory for long sequences. None stores all scores. Hugging Face does not have this field.
-        context_parallel: how the attention works on a mesh that splits the sequence along its axis `context`: "ring"
-            sends keys and values from device to device, "gather" gathers all of them. Hugging Face does not have this
-            field.
+        context_parallel: how devices exchange keys and values on a mesh that splits the sequence (axis `context`).
+            "ring" sends them from device to device, "gather" collects all of them on each device. Hugging Face does not
+            have this field.
 
     Raises:
         ValueError: if sizes contradict each other, or an option is not supported.
@@ -208,7 +209,7 @@ class BertConfig:
 
     @property
     def gives_numbers(self) -> bool:
-        """Whether the head of a sequence model is for regression, not for classification.
+        """Whether a `BertForSequenceClassification` with this config predicts numbers (regression) and not classes.
 
         >>> BertConfig(num_labels=1).gives_numbers, BertConfig(num_labels=2).gives_numbers
         (True, False)
@@ -217,7 +218,7 @@ class BertConfig:
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> "BertConfig":
-        """Return a config of one of the published sizes, in which any field can be changed.
+        """Return the config of one of the published sizes, in which any field can be changed.
 
         Args:
             name: "tiny", "mini", "small", "medium", "base" or "large".
@@ -285,7 +286,8 @@ class BertConfig:
         if unknown:
             warnings.warn(
                 f"BertConfig: {source} has unknown fields, which are ignored; expected fields of BERT, got "
-                f"{', '.join(unknown)}. If they change what the model computes, its outputs will differ.",
+                f"{', '.join(unknown)}. If one of them affects what the original model computes, the outputs of "
+                "this model will differ from the outputs of the original.",
                 stacklevel=2,
             )
         fields = {name: value for name, value in values.items() if name in known}
@@ -307,7 +309,7 @@ class BertConfig:
         head = {"architectures": [architecture]} if architecture else {}
         fields = dataclasses.asdict(self)
         for name in ("num_labels", "vocab_padding", "attention_block_size", "context_parallel"):
-            del fields[name]  # the names of labels imply their number; the others concern one run
+            del fields[name]  # id2label implies num_labels; the others are settings of a single run
         return {**head, "model_type": "bert", **fields, "label2id": self.label2id}
 
     @classmethod
@@ -359,13 +361,13 @@ def _generic(count: int) -> dict[int, str]:
 
 
 def _label_names(id2label: Any) -> dict[int, Any]:
-    """Convert the `id2label` of a file: keys, which JSON stores as strings, to integers, and names such as 0 and 1 to
-    strings.
+    """Convert the `id2label` of a file. The keys, which JSON stores as strings, become integers, and names that are
+    numbers, such as 0 and 1, become strings.
     """
     try:
         names = {int(label): name for label, name in (id2label or {}).items()}
     except (AttributeError, ValueError):
         raise ValueError(
-            f'BertConfig: id2label is not a dict of labels; expected {{"0": name, …}}, got {id2label!r:.80}. '
+            f'BertConfig: id2label is not a dict of labels; expected {{"0": name, …}}, got {id2label!r:.80}.'
         ) from None
     return {label: name if isinstance(name, list | dict) else str(name) for label, name in names.items()}

@@ -46,8 +46,8 @@ class BertOutput(BertSelfOutput):
 
 
 class Trail(NamedTuple):
-    """The requested outputs of all layers. They are passed from layer to layer together with the hidden states, in a
-    loop or a scan.
+    """The hidden states and attention weights that the caller requested from all layers. A `Trail` is passed from layer
+    to layer, in a loop or a scan.
 
     `layer` is the number of layers that have run. `hidden_states` (N, B, T, D) are the outputs of the layers, and
     `attentions` (N, B, H, T, T) their attention weights; each is None if it is not requested.
@@ -58,22 +58,22 @@ class Trail(NamedTuple):
     attentions: jax.Array | None
 
     def after(self, hidden_states: jax.Array, weights: jax.Array | None) -> "Trail":
-        """Return the trail with one more row, that of the next layer."""
+        """Return a new `Trail`, to which the outputs of one more layer were added."""
         if self.attentions is not None and weights is None:
             raise ValueError(
-                "BertModel: output_attentions=True needs all weights of the attention; expected a config without "
-                "attention_block_size and a mesh without the axis 'context', got one of them."
+                "BertModel: output_attentions=True needs all attention weights at once; expected a config without "
+                "attention_block_size and a mesh without the axis 'context', got at least one of the two."
             )
         write = lambda rows, row: None if rows is None or row is None else rows.at[self.layer].set(row)
         return Trail(self.layer + 1, write(self.hidden_states, hidden_states), write(self.attentions, weights))
 
 
 class BertLayer(nn.Module):
-    """One layer: attention, then two dense layers with an activation between them. Each half ends with a residual sum
-    and LayerNorm.
+    """One layer: attention, then two dense layers with an activation between them. The attention and the dense layers
+    each end with a residual sum and LayerNorm.
 
     Call: hidden_states (B, T, D), bias from `attention_bias` -> (B, T, D). If the first argument is a pair
-    (hidden_states, trail), the output is such a pair too.
+    (hidden_states, `Trail`), the output is such a pair too.
     """
 
     def __init__(self, config: BertConfig):

@@ -7,17 +7,18 @@ __all__ = ["from_google", "is_google"]
 
 _OF_TRAINING = re.compile(r"(^|/)(adam_[mv]|lamb_[mv]|AdamWeightDecayOptimizer(_\d+)?|global_step)(/|$)")
 _SEGMENTS = {"kernel": "weight", "gamma": "weight", "beta": "bias", "output_weights": "weight", "output_bias": "bias"}
-# Google's names of the heads for fine-tuning, and Hugging Face's names for them.
+# {Google's name of an array, or of its head: Hugging Face's name}, for the heads for fine-tuning.
 _HEADS = {"output_weights": "classifier/weight", "output_bias": "classifier/bias", "cls/squad": "qa_outputs"}
 
 
 def is_google(names: Iterable[str]) -> bool:
-    """Return whether the names are Google's, which are paths with slashes."""
+    """Return whether the names of a checkpoint's arrays are Google's, which are paths with slashes."""
     return any(name.startswith("bert/") for name in names)
 
 
 def from_google(names: Iterable[str]) -> dict[str, tuple[str, bool]]:
-    """Return {our name: (Google's name, whether to transpose the array)}, without the arrays of the optimizer.
+    """Map our name of each weight to (Google's name, whether to transpose the array). The arrays of the optimizer are
+    omitted.
 
     TensorFlow stores the weight of a dense layer as (in, out), under the name `kernel`. The classifiers of Google's
     scripts are not dense layers; their weights are (out, in), like ours.

@@ -1,6 +1,6 @@
 """The heads of pretraining.
 
-Letters: `B batch, S slots (or the sequence), D width, V vocabulary, P sequences packed into one row`.
+Letters: `B batch, S slots (or the sequence), D width, V rows of the word table, P sequences packed into one row`.
 """
 
 import jax
@@ -33,10 +33,11 @@ class BertPredictionHeadTransform(nn.Module):
 
 
 class BertLMPredictionHead(nn.Module):
-    """The scores of the words. Call: (…, D) -> (…, V + `vocab_padding`). Padding rows have the lowest finite score.
+    """Computes a score for each word of the vocabulary. Call: (…, D) -> (…, V). Padding rows of the word table get the
+    lowest finite score.
 
     The model ties the weight of the decoder to the word table. The bias of the decoder is also the `bias` of this
-    module: one leaf with two names, both of which are in Hugging Face's files.
+    module. The bias is thus one array with two names, both of which are in Hugging Face's files.
     """
 
     sharding_rules = rules({"bias": ("tensor",)})
@@ -58,7 +59,7 @@ class BertLMPredictionHead(nn.Module):
 
 
 class BertOnlyMLMHead(nn.Module):
-    """The head for masked words. Call: sequence_output (B, S, D) -> (B, S, V)."""
+    """The head that predicts masked words. Call: sequence_output (B, S, D) -> (B, S, V)."""
 
     def __init__(self, config: BertConfig):
         super().__init__()

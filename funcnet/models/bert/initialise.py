@@ -1,4 +1,4 @@
-"""The initialisation of all weights, as in Google's BERT."""
+"""The initialisation of all weights of a BERT, as in Google's code."""
 
 from funcnet import nn
 

@@ -1,7 +1,7 @@
 """`BertModel`, the encoder with its pooler, and the models for pretraining, which add heads to it.
 
 Letters: `B batch, T sequence, S slots (masked positions per row), P sequences packed into one row, D width,
-V vocabulary, N layers, H heads`.
+V rows of the word table, N layers, H heads`.
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ __all__ = ["BertForMaskedLM", "BertForNextSentencePrediction", "BertForPreTraini
 
 
 def outputs(loss: jax.Array | None, logits: Sequence[jax.Array], more: Sequence[Any]) -> Any:
-    """Return the output of a model with a head: a tuple (loss, *logits, *more) as in transformers, or a single array
-    instead of a tuple of one.
+    """Return the output of a model with a head: a tuple (loss, *logits, *more), as in transformers. If the tuple would
+    have only one item, return this item.
     """
     out = (*(() if loss is None else (loss,)), *logits, *more)
     return out if len(out) > 1 else out[0]
@@ -39,11 +39,12 @@ class BertModel(nn.Module):
     Call:
         - input_ids (B, T): integers below `vocab_size`.
         - attention_mask (B, T), or (B, T, T) for a separate mask per query: 1 or True at positions to attend to. None
-          means all positions. Additive masks are refused: numbers other than 0 and 1 raise an error, or give NaN under
-          `jit`.
+          means all positions. Additive masks are refused: numbers other than 0 and 1 in a mask raise an error, or make
+          the output NaN under `jit`.
         - token_type_ids (B, T): 0 in the first sentence, 1 in the second one. None means 0 everywhere.
         - position_ids (B, T) or (T,): positions of the tokens. None means 0, 1, ….
-        - output_attentions, output_hidden_states: whether to return these too. They are static under `jit`.
+        - output_attentions, output_hidden_states: whether to return attention weights and hidden states too. These two
+          flags are static under `jit`.
         - pooled_positions (B, P): positions of the first tokens of the sequences in a packed row. None means one
           sequence, which begins at 0. A packed row needs an attention_mask (B, T, T) by which each sequence attends
           only to itself, and position_ids that start at 0 in each sequence.
@@ -53,8 +54,8 @@ class BertModel(nn.Module):
         (B, H, T, T) of the N layers comes last.
 
     Raises:
-        ValueError: if a sequence is longer than the position table, an input has a wrong rank, the mask is additive, or
-            `rng` is missing in training with dropout.
+        ValueError: if a sequence is longer than the position table, an input has the wrong rank, the mask is additive,
+            or `rng` is missing in training with dropout.
 
     Differs from transformers: the model returns plain tuples. The initial weights are drawn from a normal distribution
     truncated at two standard deviations, as in Google's BERT; in transformers, it is not truncated.
@@ -100,15 +101,16 @@ class BertForPreTraining(nn.Module):
     """BERT with the two heads of its pretraining: for masked words and for next-sentence prediction.
 
     Call: the inputs of `BertModel`, and
-        - masked_positions (B, S): positions to predict. The head runs only on them, which saves most of its cost. None
-          means all positions.
+        - masked_positions (B, S): positions to predict. The head then runs only on these positions, which saves most of
+          its cost. None means all positions.
         - labels (B, T), or (B, S) with `masked_positions`: ids of the original words; -100 is ignored.
         - next_sentence_label (B,), or (B, P) with `pooled_positions`: 0 if the second sentence follows the first, 1 if
           it is random; -100 is ignored.
 
         -> (prediction_logits (B, S, V), or (B, T, V) without `masked_positions`; seq_relationship_logits (B, 2), or
-        (B, P, 2), whose class 0 is "follows"). If labels are given, the loss comes before the logits: the sum of the
-        mean losses for which there are labels. Hidden states and attentions, if requested, come last.
+        (B, P, 2), whose class 0 is "follows"). If labels are given, the loss comes before the logits. The loss is the
+        sum of the mean losses of the heads for which there are labels. Hidden states and attentions, if requested, come
+        last.
 
     The word table is also the decoder's weight: `cls.predictions.decoder.weight` and
     `bert.embeddings.word_embeddings.weight` are one leaf, which is stored under the latter name.
@@ -247,7 +249,7 @@ class BertForNextSentencePrediction(nn.Module):
 
 
 def _at(sequence_output: jax.Array, places: jax.Array | None) -> jax.Array:
-    """Return the vectors at `places` (B, S), or all vectors if it is None."""
+    """Return the vectors of a sequence at the positions `places` (B, S), or all vectors if `places` is None."""
     if places is None:
         return sequence_output
     return jnp.take_along_axis(sequence_output, places[:, :, None], axis=1)

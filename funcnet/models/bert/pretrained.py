@@ -19,6 +19,7 @@ from funcnet.models.bert.modeling import BertModel
 from funcnet.models.bert.vocabulary_padding import unpad_vocab
 from funcnet.models.loading import Naming, choose_layers, fill, read_arrays
 from funcnet.nn.core.state_dict import entries_of
+from funcnet.quantization import refuse_int8
 
 __all__ = ["NAMING", "from_pretrained", "save_pretrained"]
 
@@ -34,9 +35,9 @@ NAMING = Naming(
     renamed=((r"\.gamma$", ".weight"), (r"\.beta$", ".bias")),
     foreign=lambda names: from_google(names) if is_google(names) else None,
 )
-"""The names of all versions of Hugging Face's BERT, and of Google's."""
+"""The names of the arrays in checkpoints of Hugging Face's BERT, of any version, and of Google's BERT."""
 
-# {class: (attribute with its activation, name of that activation; None for the one of the config)}.
+# {class: (attribute that holds the activation, name of the expected activation, or None for `config.hidden_act`)}.
 _PLACES: Mapping[type, tuple[str, str | None]] = MappingProxyType(
     {
         BertIntermediate: ("intermediate_act_fn", None),
@@ -57,24 +58,24 @@ def from_pretrained(
 ) -> tuple[Any, Tree, Tree]:
     """Load any BERT checkpoint into any of the models.
 
-    Names in the file may lack or have the prefix `bert.`, and may end in `gamma` and `beta` instead of `weight` and
-    `bias`. Heads in the file that the model does not have are ignored. A head or pooler that is missing in the file
+    Names in the file may or may not begin with `bert.`, and may end in `gamma` and `beta` instead of `weight` and
+    `bias`. A head that is in the file but not in the model is ignored. A head or pooler that is missing from the file
     gets new weights from `init`, and a warning names it.
 
     Args:
         path: a directory or a TensorFlow checkpoint. A directory must contain `config.json` and weights
             (`model.safetensors`, `pytorch_model.bin`, or the index of several files), or Google's `bert_config.json`
-            and `bert_model.ckpt.*`. The path of a TensorFlow checkpoint lacks the suffix `.index`. Its
+            and `bert_model.ckpt.*`. Pass the path of a TensorFlow checkpoint without the suffix `.index`. Its
             `bert_config.json` must be in the same folder.
         cls: class of the model, such as `BertForSequenceClassification`. Its constructor must accept a `BertConfig` as
             the only argument.
         config: config to use instead of the one in the file, such as `dataclasses.replace(BertConfig.load(path),
-            num_labels=5)`. A head that has another shape in the file then gets new weights, like a missing head.
+            num_labels=5)`. A head whose shape in the file is different then gets new weights, as a missing head does.
         layers: patterns that select layers of the file by name ("encoder.layer.0", …; see `funcnet.tree`). The layers
             keep the order of the file. For example, `[f"encoder.layer.{i}" for i in range(6)]` selects the first six.
             None means all layers.
         key: random key for new weights. None means `jax.random.key(0)`.
-        new_heads: if True, a head that is missing in the file gets new weights. If False, a missing head is an error,
+        new_heads: if True, a head that is missing from the file gets new weights. If False, a missing head is an error,
             which is useful for a model that is not trained further.
 
     Returns:
@@ -82,14 +83,14 @@ def from_pretrained(
 
     Raises:
         FileNotFoundError: if one of the files does not exist.
-        ValueError: if a file is damaged, the config is not supported, or a pattern matches no layer. It is also raised
-            if arrays of the encoder are missing or have another shape (all are listed). It is also raised if a head is
-            incomplete, or is missing although `new_heads` is False. It is also raised if `vocab.txt` has more lines
-            than the word table has rows.
+        ValueError: if a file is damaged, the config is not supported, or a pattern matches no layer. The error is also
+            raised if arrays of the encoder are missing or have the wrong shape (the message lists all of them). The
+            error is also raised if a head is incomplete, or is missing although `new_heads` is False. The error is also
+            raised if `vocab.txt` has more lines than the word table has rows.
 
     Warns:
-        UserWarning: if weights are missing from the file and start anew, or the file has weights that no BERT model
-            has. One message lists all of them.
+        UserWarning: if weights are missing from the file and are newly initialised, or the file has weights that no
+            BERT model has. One message lists all of them. Another warning names weights that are NaN or infinite.
 
     Example:
         >>> import tempfile
@@ -110,6 +111,7 @@ def from_pretrained(
         raise FileNotFoundError(
             f"bert.from_pretrained: {path} is missing; expected a directory with {_CONFIG} and {_WEIGHTS}."
         )
+    refuse_int8(folder, "bert.from_pretrained")
     asked = BertConfig.load(folder) if config is None else config
     _require_vocabulary(folder / "vocab.txt", asked.vocab_size)
     where = "bert.from_pretrained"
@@ -129,15 +131,18 @@ def save_pretrained(
     """Save a model as a directory that `from_pretrained` and the class of the same name in transformers can load.
 
     Args:
-        path: the directory. It is created if it does not exist. Each of the two files is replaced atomically.
+        path: the directory, which is created if it does not exist. The config file and the weights file are each
+            replaced atomically.
         model: a model with a `config`.
         params, state: the arrays of the model. Shared weights are written once, under their first name, as in Hugging
             Face's files. Rows that `pad_vocab` added are not written.
         max_shard_size: maximum size of a weights file, in bytes. None means one file. See `weights.save`.
 
     Raises:
-        OSError: if the directory cannot be written. The file that cannot be written is unchanged.
+        OSError: if the directory cannot be written. A file that cannot be written is left unchanged.
         ValueError: if the config no longer describes the model, because its layers or an activation were changed.
+
+    Example: see `from_pretrained`.
 
     Reference: transformers.PreTrainedModel.save_pretrained
     """
@@ -145,9 +150,9 @@ def save_pretrained(
     config: BertConfig = model.config
     _require_described(model, config)
     path.mkdir(parents=True, exist_ok=True)
-    (path / DIGESTS).unlink(missing_ok=True)  # of a model that a run wrote there before
+    (path / DIGESTS).unlink(missing_ok=True)  # the digests of a model that an earlier run wrote
     leaves = {entry.name: (entry.home, entry.layer) for entry in entries_of(model)}
-    once: dict[Any, tuple[str, Any]] = {}  # by leaf, not by array: two leaves may hold the same one
+    once: dict[Any, tuple[str, Any]] = {}  # keyed by leaf, because two different leaves may hold the same array
     for name, array in model.state_dict(params, state).items():
         once.setdefault(leaves.get(name, name), (name, array))
     arrays = dict(once.values())
@@ -158,7 +163,9 @@ def save_pretrained(
 
 
 def _require_described(model: nn.Module, config: BertConfig) -> None:
-    """Refuse a model whose layers or activations were changed after it was made from its config."""
+    """Raise ValueError for a model whose layers or activations were changed after the model was made from its
+    config.
+    """
     fits = "a config that describes it: `model.config = dataclasses.replace(model.config,"
     for path, module in model.named_modules():
         if isinstance(module, BertEncoder) and len(module.layer) != config.num_hidden_layers:
@@ -180,7 +187,7 @@ def _require_described(model: nn.Module, config: BertConfig) -> None:
 
 
 def _require_vocabulary(path: Path, rows: int) -> None:
-    """Refuse a `vocab.txt` in the directory that has more tokens than the word table has rows."""
+    """Raise ValueError if `vocab.txt` in the directory has more tokens than the word table has rows."""
     if not path.is_file():
         return
     with open(path, "rb") as file:

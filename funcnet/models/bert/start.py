@@ -1,13 +1,13 @@
-"""Another initialisation of BERT: four attention heads start with patterns that training would find only slowly.
+"""An alternative initialisation of BERT: four attention heads start with patterns that training would find only slowly.
 
 With BERT's usual initialisation, a small model spends most of a short run on a plateau where it has learnt only the
 token frequencies. To leave the plateau, the model must find words that predict each other. For that, attention must
 first find positions, which is slow, because at the start every head averages over the whole input. Next-sentence
 prediction takes even longer to learn: two consecutive sentences share more rare words than two random ones, but no head
-compares words at the start. Here four heads start with the patterns that long training would give them, and all
-parameters are trained from there. The architecture and the names are still those of Hugging Face. The parts that are
-set here need low learning rates (`QUICK_START_RATES`). At the learning rate that words need, these parts are
-overwritten before the other parameters have learnt to use them.
+compares words at the start. In this initialisation, four heads start with the patterns that long training would give
+them. All parameters are then trained as usual. The architecture and the names are still those of Hugging Face. The
+parameters that start with these patterns need low learning rates (`QUICK_START_RATES`). At the learning rate that the
+word embeddings need, the patterns are overwritten before the other parameters have learnt to use them.
 
 Letters: V vocabulary, P rows of the position table, D width, K width of a head.
 """
@@ -26,16 +26,18 @@ __all__ = ["QUICK_START_RATES", "quick_start"]
 
 Tree = dict[str, Any]
 
-# Angles per position: the mean of cos(f * d) over them is 1 at d = 0 and below 0.45 for 1 <= |d| < 128, so that a
-# softmax can single out one position. With powers of 1 / 10,000, the usual choice, it is up to 0.81.
+# Angles f per position. For a distance d, the mean of cos(f * d) over all f is 1 at d = 0 and below 0.45 for
+# 1 <= |d| < 128, so that a softmax can single out one position. With the usual powers of 1 / 10,000, it reaches 0.81.
 FREQUENCIES = 2.4 / 1.2 ** np.arange(8)
 WAVES = 2 * len(FREQUENCIES)
 # The reserved dimensions of the hidden state. At first, layers do not write to them, and words write only to RARITY.
 SEGMENT, MATCH, CLS, RARITY = WAVES, WAVES + 1, WAVES + 2, WAVES + 3
 RESERVED = WAVES + 4
 
-LOOK = 3.0  # for a neighbour: the logit is K**-0.5 * 16 * LOOK**2 at its peak: 18 at K = 64, 10 more than elsewhere
-SAME = 3.0  # factor by which a word looks for itself more sharply than with random weights
+# Scale of the heads that attend to a neighbour. Their logit peaks at K**-0.5 * 16 * LOOK**2, which is 18 at K = 64, and
+# 10 above the logits of other positions.
+LOOK = 3.0
+SAME = 3.0  # factor of the random weights of the head that searches for the same word
 OTHER = 2.4  # at K = 64, a word prefers its copy in the other segment to itself by exp(OTHER**2)
 
 QUICK_START_RATES = {
@@ -54,16 +56,17 @@ def quick_start(params: Tree, config: BertConfig, log_frequencies: ArrayLike | N
     1. All matrices are scaled from `config.initializer_range` to `hidden_size ** -0.5`, so that the output of a layer
        has the scale of its input. (The usual 0.02 has this effect at a width of 2,500.)
     2. The first 20 dimensions of the hidden state are reserved. They contain sinusoids of the position, the sign of the
-       segment, the segment that contains the same word, a flag of `[CLS]`, and the rarity of the word. Layers do not
-       write to them, and words write only to the last one. The position and token type tables are zero in all other
-       dimensions, so that they do not outweigh the words.
+       segment, the segment that contains the same word, a flag of `[CLS]`, and the rarity of the word. Apart from the
+       heads described below, no layer writes to these dimensions, and the word table sets only the last of them. The
+       position and token type tables are zero in all other dimensions, so that they do not outweigh the words.
     3. By means of the sinusoids, head 0 of layer 0 attends to the previous token, and head 0 of layer 1 to the next
        token.
     4. Head 1 of layer 0 searches for the same word, first in the other segment, and records the segment that contains
        it. Its key matrix is equal to its query matrix.
-    5. Head 1 of layer 1 collects these records of the second segment at `[CLS]`, with more weight on rare words. They
-       show whether the two segments share words. The pooler and the classifier learn to use this information.
-    6. The bias of the words is their log-frequency, which a model would learn first.
+    5. At `[CLS]`, head 1 of layer 1 averages these records over the second segment, with more weight on rare words.
+       These records show whether the two segments share words. The pooler and the classifier learn to use this
+       information.
+    6. The output bias of each word is the logarithm of its frequency, which a model would otherwise learn first.
 
     Args:
         params: parameters of `BertForPreTraining` or `BertModel` from `init`, with unstacked layers.
@@ -125,8 +128,8 @@ def quick_start(params: Tree, config: BertConfig, log_frequencies: ArrayLike | N
 
 
 def _rarity(log_frequencies: jax.Array | None) -> jax.Array | float:
-    """Return (V,) -log(frequency), standardised to mean 0 and variance 1 over a text. Special tokens get the value of
-    the most frequent word.
+    """Return the rarity (V,) of each word: -log(frequency), standardised to mean 0 and variance 1 over a text. Special
+    tokens get the value of the most frequent word.
     """
     if log_frequencies is None:
         return 0.0
@@ -139,7 +142,9 @@ def _rarity(log_frequencies: jax.Array | None) -> jax.Array | float:
 
 
 def _reserve(encoder: Tree, std: float, rarity: jax.Array | float) -> None:
-    """Fill the reserved dimensions of the tables, and clear them in the layers."""
+    """Fill the reserved dimensions of the embedding tables, and set the output weights of all layers to zero in these
+    dimensions.
+    """
     tables = encoder["embeddings"]
     words, positions, types = (tables[f"{n}_embeddings"] for n in ("word", "position", "token_type"))
     words["weight"] = words["weight"].at[:, :RESERVED].set(0).at[:, RARITY].set(std * rarity)
@@ -153,7 +158,9 @@ def _reserve(encoder: Tree, std: float, rarity: jax.Array | float) -> None:
 
 
 def _position_table(table: jax.Array, std: float) -> jax.Array:
-    """Return (P, D) pairs (sin, cos) with the standard deviation of the words. Row 0, for `[CLS]`, has only a flag."""
+    """Return the position table (P, D): pairs (sin, cos) with the standard deviation of the word table. Row 0, the
+    position of `[CLS]`, has only a flag and no sinusoids.
+    """
     angles = np.arange(len(table))[:, None] * FREQUENCIES
     waves = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(len(table), -1)
     waves[0] = 0
@@ -162,7 +169,9 @@ def _position_table(table: jax.Array, std: float) -> jax.Array:
 
 
 def _look(attention: Tree, head: slice, offset: int) -> None:
-    """Set the queries of the head to the sinusoids shifted by `offset` positions, and its keys to the sinusoids."""
+    """Let a head attend to the token `offset` positions away: its queries are the sinusoids shifted by `offset`, and
+    its keys are the sinusoids.
+    """
     for name, turned in (("query", _turn(offset)), ("key", np.eye(WAVES))):
         weight = attention[name]["weight"].at[head].set(0)
         block = jnp.asarray(LOOK * turned, weight.dtype)
@@ -179,9 +188,9 @@ def _turn(offset: int) -> np.ndarray:
 
 
 def _find_same_word(attention: Tree, head: slice) -> None:
-    """Set the keys and the queries of the head to the same random projection of the words. Only their first dimension
-    differs; it prefers the other segment. The first value of the head is the sign of the segment, and is written to
-    MATCH.
+    """Set the keys and the queries of the head to the same random projection of the words. Keys and queries differ only
+    in the first dimension, which makes a word attend to the other segment first. The first value of the head is the
+    sign of the segment, and the output layer writes it to the reserved dimension MATCH.
     """
     inner, out = attention["self"], attention["output"]["dense"]
     same = SAME * inner["query"]["weight"][head].at[:, :RESERVED].set(0).at[0].set(0)
@@ -193,10 +202,11 @@ def _find_same_word(attention: Tree, head: slice) -> None:
 
 
 def _read_by_cls(attention: Tree, head: slice) -> None:
-    """Let `[CLS]` attend to segment B, with more weight on rare words, and read MATCH. Other tokens have no query.
+    """Let `[CLS]` attend to segment B, with more weight on rare words, and read the reserved dimension MATCH. The
+    queries of other tokens are zero.
 
-    In segment B, MATCH is 1.2 for a shared word and -1.3 for any other word, which most are. The bias of 1 removes most
-    of this constant part from the output at `[CLS]`.
+    In segment B, MATCH is 1.2 for a shared word and -1.3 for any other word. Most words are not shared, so the mean is
+    near -1.3. The bias of 1 removes most of this mean from the output at `[CLS]`.
     """
     inner, out = attention["self"], attention["output"]["dense"]
     asked, rare = head.start, head.start + 1

@@ -1,4 +1,6 @@
-"""Padding of the word table to a round number of rows. Accelerators multiply it faster, and a mesh can divide it."""
+"""Padding of the word table to a round number of rows. Accelerators multiply a table with a round number of rows
+faster, and the rows can be divided evenly over a mesh axis.
+"""
 
 import dataclasses
 from typing import Any
@@ -19,9 +21,9 @@ _ROWS = ("word_embeddings.weight", "predictions.bias")  # ends of the names of a
 def pad_vocab(params: Tree, config: BertConfig, multiple: int = 64) -> tuple[Tree, BertConfig]:
     """Add rows of zeros after the words, so that the number of rows is a multiple of `multiple`.
 
-    The added rows do not belong to any word. The head gives them the lowest finite score, so their probability and
-    their gradient are exactly zero, and they do not change any loss. They stay zero in training, also with weight
-    decay. The logits include them, after the first `vocab_size` entries.
+    The added rows do not belong to any word. The head gives the added rows the lowest finite score, so their
+    probability and their gradient are exactly zero, and they do not change any loss. The added rows stay zero in
+    training, also with weight decay. The logits have entries for the added rows, after the first `vocab_size` entries.
 
     Args:
         params: parameters of any BERT model, or a tree of the same structure, such as gradients or moments.
@@ -29,7 +31,8 @@ def pad_vocab(params: Tree, config: BertConfig, multiple: int = 64) -> tuple[Tre
         multiple: number that divides the new number of rows. At least 1.
 
     Returns:
-        (params, config). The `vocab_padding` of the new config is the number of added rows. Make a new model from it.
+        (params, config). The `vocab_padding` of the new config is the number of added rows. Make a new model from this
+        config.
 
     Raises:
         ValueError: if `multiple` is below 1, or the number of rows of a table does not match the config.
@@ -57,10 +60,18 @@ def unpad_vocab(params: Tree, config: BertConfig) -> tuple[Tree, BertConfig]:
         params, config: the results of `pad_vocab`.
 
     Returns:
-        (params, config), whose `vocab_padding` is 0.
+        (params, config). The `vocab_padding` of this config is 0.
 
     Raises:
         ValueError: if the number of rows of a table does not match the config.
+
+    Example:
+        >>> from funcnet.models import bert
+        >>> config = bert.BertConfig.preset("tiny", vocab_size=100)
+        >>> params, state = bert.BertForPreTraining(config).init(jax.random.key(0))
+        >>> params, config = bert.unpad_vocab(*bert.pad_vocab(params, config))
+        >>> config.vocab_padding, params["cls"]["predictions"]["bias"].shape
+        (0, (100,))
     """
     return _with_padding(params, config, 0)
 

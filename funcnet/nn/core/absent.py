@@ -1,23 +1,23 @@
-"""The names that torch.nn and its Module have and this package lacks, with the text of their AttributeErrors.
+"""The names in torch.nn and its Module that this package lacks, with the texts of the AttributeErrors for them.
 
-Each text says why the name is absent and what to use instead. For torch's spelling of array operations, JAX raises the
-error, and `advice.py` adds what to write instead.
+Each text says why the name is absent and what to use instead. If a forward calls a tensor method that JAX's arrays
+lack, JAX raises the error, and `advice.py` adds what to write instead.
 """
 
 __all__ = ["ABSENT", "METHODS"]
 
-_QUANTIZED = "funcnet.nn has only floating-point layers. Use the plain layer, and quantize its arrays yourself."
+_QUANTIZED = "funcnet.nn has only floating-point layers. Use the plain layer, and funcnet.quantization on the net."
 _LAZY = "A description holds no arrays, so every leaf is uninitialized. Use nn.Parameter or nn.Buffer with shape None."
 
 _NO_GRAD = (
-    "A context cannot see which jax.numpy functions run in it. Use h = jax.lax.stop_gradient(self.teacher(x)), or "
-    "leave it out where nothing is differentiated."
+    "A context manager cannot turn off gradients in JAX. Use h = jax.lax.stop_gradient(self.teacher(x)). If nothing "
+    "is differentiated, you need neither."
 )
 
 ABSENT: dict[str, str] = {
     "Container": "Container is an old name in torch. Use nn.Module.",
-    "DataParallel": "Training steps run on several devices, modules do not. Use funcnet.parallel.parallelize.",
-    "parallel": "Training steps run on several devices, modules do not. Use funcnet.parallel.",
+    "DataParallel": "It is a function here. Use funcnet.parallel.data_parallel, or train.fit to train.",
+    "parallel": "Its functions are in funcnet.parallel. They take params and state.",
     "UninitializedParameter": _LAZY,
     "UninitializedBuffer": _LAZY,
     "factory_kwargs": "Layers take no device. Use the argument dtype of each layer.",
@@ -33,8 +33,6 @@ ABSENT: dict[str, str] = {
 
 _MODE = "The mode is an argument of apply.{} Use net.apply(…, training=True), or a dict {{name pattern: bool}}."
 _PLACE = "A description holds no arrays. Use jax.device_put(params, device)."
-_DTYPE = "A description holds no arrays. Use tree.cast(params, jnp.{})."
-_HOOK = "Hooks are an argument of apply. Use hooks = nn.Hooks(), hooks.{}(pattern, fn) and net.apply(…, hooks=hooks)."
 _STATE = "Only classes with extra state have this method. Define get_extra_state and set_extra_state."
 _CLASS = "It is an internal setting of torch. Leave it out."
 
@@ -44,21 +42,10 @@ METHODS: dict[str, str] = {
     "zero_grad": "jax.grad returns gradients and accumulates none. Leave the call out.",
     "compile": "JAX compiles functions. Use jax.jit(net.apply).",
     "share_memory": "Arrays are immutable, so processes cannot share changes to them. Leave the call out.",
-    **dict.fromkeys(
-        ("to", "cpu", "cuda", "ipu", "xpu", "mtia"), _PLACE + " To change the dtype, use tree.cast(params, dtype)."
-    ),
+    **dict.fromkeys(("ipu", "xpu", "mtia"), _PLACE),
     "to_empty": _PLACE,
-    "type": _DTYPE.format("float16"),
-    "half": _DTYPE.format("float16"),
-    "float": _DTYPE.format("float32"),
-    "double": _DTYPE.format("float64"),
-    "bfloat16": _DTYPE.format("bfloat16"),
-    **{
-        name: _HOOK.format(name)
-        for kind in ("forward", "full_backward")
-        for name in (f"register_{kind}_pre_hook", f"register_{kind}_hook")
-    },
-    "register_backward_hook": _HOOK.format("register_full_backward_hook"),
+    "type": "A description holds no arrays. Use module.to(dtype) in a constructor, or tree.cast(params, dtype).",
+    "register_backward_hook": "Use register_full_backward_hook.",
     "get_extra_state": _STATE,
     "set_extra_state": _STATE,
     "T_destination": _CLASS,

@@ -1,6 +1,6 @@
-"""What to write in place of methods of torch's tensors that JAX's arrays lack, or that have another meaning in JAX.
+"""Advice about methods of torch's tensors that JAX's arrays lack, or that have a different meaning in JAX.
 
-`advice` turns an error that a forward raised into sentences. `Call.run` adds them to the error as notes.
+`advice` returns the advice for an error that a forward raised. `Call.run` adds this advice to the error as notes.
 """
 
 import re
@@ -24,7 +24,7 @@ _METHODS = {
     "detach": "Use jax.lax.stop_gradient(x).",
     "t": "Use x.T.",
     "type_as": "Use x.astype(y.dtype).",
-    "to": "Use x.astype(dtype) for a dtype. A device is chosen with jax.device_put(params, device).",
+    "to": "To change the dtype, use x.astype(dtype). To choose a device, use jax.device_put(params, device).",
     "float": "Use x.astype(jnp.float32).",
     "long": "Use x.astype(jnp.int32).",
     "int": "Use x.astype(jnp.int32).",
@@ -42,10 +42,13 @@ _METHODS = {
     "abs": "Use jnp.abs(x).",
     "pow": "Use x**n.",
     "norm": "Use jnp.linalg.norm(x).",
-    "data": "Replace the entry of params outside of forward.",
+    "data": "Replace the entry in params outside of forward.",
     "grad": "Gradients are returned by jax.grad of a function of params.",
     "backward": "Use jax.grad of a function of params.",
     "requires_grad": "Use jax.lax.stop_gradient(x), or requires_grad_(False) in __init__.",
+    "device": "Leave it out. Under jit, an array has no device before it runs.",
+    "is_cuda": "Leave it out. Under jit, an array has no device before it runs.",
+    "register_hook": "Use a backward hook of nn.Hooks, or jax.custom_vjp around the value.",
     **dict.fromkeys(("contiguous", "clone", "cpu", "cuda", "numpy"), _DROP),
 }
 _TEXTS = {
@@ -55,14 +58,14 @@ _TEXTS = {
     "keyword argument 'dim'": "Methods of arrays have NumPy's names: axis in place of dim.",
     "keyword argument 'keepdim'": "Methods of arrays have NumPy's names: keepdims in place of keepdim.",
     "transpose permutation": "x.transpose takes all dimensions. For torch's x.transpose(1, 2), use x.swapaxes(1, 2).",
-    "an axis to squeeze": "x.squeeze removes only dimensions of size 1. torch's ignores the others. Leave it out.",
-    "value for 'order'": "x.flatten has no dimensions. For torch's x.flatten(1), use x.reshape(x.shape[0], -1).",
+    "an axis to squeeze": "If the size is not 1, torch's x.squeeze(1) does nothing, and JAX's fails. Leave it out.",
+    "value for 'order'": "x.flatten takes no dimensions. For torch's x.flatten(1), use x.reshape(x.shape[0], -1).",
 }
 
 
 PORTING = "docs/porting.md lists what to write in place of torch's methods and functions."
 
-# What JAX and torch say when an array is used as a tensor, as in the comments.
+# The errors of JAX and torch when an array is used like a tensor. The comments show code that raises them.
 _SPELLINGS = re.compile(
     r"unexpected keyword argument '(dim|dims|dim0|keepdim|unbiased|memory_format|non_blocking)'"  # x.sum(dim=1)
     r"|'int' object is not callable"  # x.size(0)
@@ -80,8 +83,9 @@ _SPELLINGS = re.compile(
 
 
 def advice(error: Exception) -> list[str]:
-    """Return sentences that say what to write in place of torch's spelling, with the page about it. If the error has
-    another reason, return [].
+    """Return sentences that say what to write instead of torch's method, and which page lists such replacements.
+
+    If the error was not caused by a missing or different tensor method, return [].
 
     >>> advice(AttributeError("no add_", name="add_", obj=jax.numpy.ones(2)))[0][:36]
     'Arrays do not change in place. Assig'

@@ -1,11 +1,11 @@
-"""The bound copy, which is `self` inside `forward`. `apply` makes the copy, runs it and discards it.
+"""The bound copy of a module, which is `self` inside `forward`. `apply` makes the copy, calls its `forward` and
+discards the copy.
 
 A bound copy has the attributes of its description, but with arrays in place of leaves and bound copies in place of
-children. It also has a frame (`call.Frame`). `pure.py` runs children inside transformations that a forward starts.
+children. A bound copy also has a frame (`call.Frame`) with its name and the data of the call. `pure.py` runs bound
+children inside `lax.scan` and `jax.checkpoint`.
 """
 
-import copy
-import types
 from collections.abc import Callable
 from typing import Any
 
@@ -14,10 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from funcnet import tree
-from funcnet.nn.core import inputs, overrides, owners
+from funcnet.nn.core import inputs, overrides, owners, scratch
 from funcnet.nn.core.call import Call, Frame, Taps
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
-from funcnet.nn.core.parts import Node, children, frame_of, join, leaves
+from funcnet.nn.core.parts import children, description_of, frame_of, join, leaves
+from funcnet.nn.core.rebinding import REFERRING, Rebinder
 
 Tree = dict[str, Any]
 
@@ -25,14 +26,23 @@ __all__ = ["assign_buffer", "bind", "computing", "put", "read_back", "run", "wri
 
 
 def bind(module: Any, params: Tree, state: Tree, call: Call | None = None) -> Any:
-    """Return the bound copy of a description and its submodules. Without `call`, it can only read and write arrays."""
-    return _Binder(call or Call()).bind(module, params, state, "", ())
+    """Return a copy of a module and its submodules that has the arrays of `params` and `state` in place of the leaves.
+
+    If `call` is None, the copy gets a new `Call` in eval mode, without a random key and hooks. Such a copy is enough to
+    read and write the arrays of the module.
+    """
+    binder = _Binder(call or Call())
+    bound = binder.bind(module, params, state, "", ())
+    binder.rebind()
+    return bound
 
 
 def run(
     module: Any, params: Tree, state: Tree, args: Any, kwargs: Any, call: Call, method: str | None = None
 ) -> tuple[Any, Tree, Taps]:
-    """Run a description, and return (output, state, captured outputs). Every computation of a net starts here."""
+    """Run a module with the given params and state, and return (output, new state, captured outputs of submodules).
+    Every computation of a net starts in this function.
+    """
     bound = bind(module, params, state, call)
     if call.changes_mode:
         overrides.honour_modes(bound, call)
@@ -46,20 +56,25 @@ def run(
             "defines."
         )
     inputs.warn_of_lost_changes(call.copies)
+    scratch.warn_of_lost_values(call)
     for (module_, name), *_ in call.places.values() if call.is_eager else ():
         _refuse_data(frame_of(module_), "self", name, vars(module_).get(name))
     return out, read_back(bound, state) if call.changed else state, call.captured
 
 
 class _Binder:
-    """Binds the leaves of a module before its children, so that a shared leaf is read under its first name."""
+    """Makes the bound copy of a module. The leaves of a module are bound before its children, so that the array of a
+    shared leaf is read under the first name of the leaf.
+    """
 
     def __init__(self, call: Call):
         self.call = call
         self.made: dict[int, Any] = {}
         self.stacks: dict[int, tuple[int, ...]] = {}
+        self.referring: list[tuple[Any, str, Any]] = []  # (bound module, name, value) of what may refer to modules
 
     def bind(self, module: Any, params: Tree, state: Tree, path: str, stacks: tuple[int, ...]) -> Any:
+        module = description_of(module)  # a module that forward created has bound children
         frame = Frame(module, path, self.call)
         if id(module) in self.made:
             self._same_stack(frame, module, stacks)
@@ -75,19 +90,12 @@ class _Binder:
         values = dict(vars(module), _frame=frame, training=self._training(frame))
         self.call.changes_mode |= overrides.changes_mode(type(module))
         for name, value in values.items():
-            if isinstance(value, types.MethodType) and value.__self__ is module:
-                values[name] = types.MethodType(value.__func__, bound)
-            elif isinstance(value, inputs.CONTAINERS):
-                values[name] = _copied(value, {})  # forward may put a tracer in, which must go with the bound copy
+            if isinstance(value, REFERRING):
+                self.referring.append((bound, name, value))
             elif isinstance(value, Computed):
                 frame.computed[name] = value
         for name in frame.computed:
             del values[name]
-        self.call.copies += [
-            (frame, name, value, values[name])
-            for name, value in vars(module).items()
-            if isinstance(value, inputs.CONTAINERS)
-        ]
         for kind, given in ((Parameter, params), (Buffer, state)):
             borrowed = set()
             for name, leaf in leaves(module, kind):
@@ -106,6 +114,15 @@ class _Binder:
             vars(bound)[name] = self.bind(child, params.get(name, {}), state.get(name, {}), join(path, name), inner)
         return bound
 
+    def rebind(self) -> None:
+        """Replace the modules inside attribute values, such as lists and methods, by their bound copies."""
+        rebinder = Rebinder(self.made)
+        for bound, name, value in self.referring:
+            new = vars(bound)[name] = rebinder.copied(value)
+            if isinstance(value, inputs.CONTAINERS):
+                before = Rebinder({}).copied(new) if rebinder.refers(value) else value
+                self.call.copies.append((frame_of(bound), name, before, new))
+
     def _training(self, frame: Frame) -> bool:
         spec = self.call.training
         return spec[frame.name] if isinstance(spec, dict) else spec
@@ -118,23 +135,13 @@ class _Binder:
             )
 
 
-def _copied(value: Any, made: dict[int, Any]) -> Any:
-    """Copy a plain container and the containers in it. `made` maps the id of each original to its copy."""
-    if id(value) not in made:
-        new = made[id(value)] = copy.copy(value)
-        if not isinstance(value, set):
-            for place, item in list(value.items() if isinstance(value, dict) else enumerate(value)):
-                if isinstance(item, inputs.CONTAINERS):
-                    new[place] = _copied(item, made)
-    return made[id(value)]
-
-
 def _read(frame: Frame, given: Tree, kind: type, name: str, leaf: Any, stacks: tuple[int, ...]) -> Any:
     what = "params" if kind is Parameter else "state"
     if name not in given:
         message = f"{frame.where()}: {what} has no {name!r}."
         if homes := owners.homes(leaf):
-            message += f" It is shared and is stored under {' or '.join(homes)}. Use net.subtree(…) of the child."
+            message += f" It is shared and is stored under {' or '.join(homes)}. "
+            message += "Use net.subtree(…) to get all arrays of a child."
         else:
             message += " Pass the params and state that this module's own init returned."
         raise ValueError(message)
@@ -144,10 +151,11 @@ def _read(frame: Frame, given: Tree, kind: type, name: str, leaf: Any, stacks: t
     _refuse_data(frame, what, name, value)
     if isinstance(value, np.ndarray):
         value = jnp.asarray(value)
-    if leaf.shape is not None and not _fits(jnp.shape(value), (*stacks, *leaf.shape)):
+    # Exporters such as jax2onnx replace `jnp.shape` by an operation, so the attribute `shape` is read if it exists.
+    shape = tuple(value.shape) if hasattr(value, "shape") else jnp.shape(value)
+    if leaf.shape is not None and not _fits(shape, (*stacks, *leaf.shape)):
         raise ValueError(
-            f"{frame.where()}: {what} {name!r} has the wrong shape; expected {(*stacks, *leaf.shape)}, got "
-            f"{jnp.shape(value)}."
+            f"{frame.where()}: {what} {name!r} has the wrong shape; expected {(*stacks, *leaf.shape)}, got {shape}."
         )
     if kind is Parameter and not leaf.requires_grad:
         value = jax.lax.stop_gradient(value)
@@ -155,7 +163,7 @@ def _read(frame: Frame, given: Tree, kind: type, name: str, leaf: Any, stacks: t
 
 
 def _fits(shape: tuple[int, ...], expected: tuple[int, ...]) -> bool:
-    """Return whether a leaf has its shape. A symbolic size of `jax.export`, which is not an int, fits any size."""
+    """Return whether `shape` is the shape `expected`. A symbolic size (`jax.export`) in `shape` fits any size."""
     if shape == expected:
         return True
     return len(shape) == len(expected) and all(
@@ -164,7 +172,7 @@ def _fits(shape: tuple[int, ...], expected: tuple[int, ...]) -> bool:
 
 
 def _refuse_data(frame: Frame, what: str, name: str, value: Any) -> None:
-    """Raise TypeError if a forward has set `array.data = …`, which JAX accepts and ignores."""
+    """Raise TypeError if `forward` has assigned to `array.data`. JAX accepts an assignment to `data` and ignores it."""
     if "data" in getattr(value, "__dict__", ()):
         raise TypeError(
             f"{frame.where()}: {what} {name!r}: an assignment to array.data has no effect; expected a new array in its "
@@ -185,19 +193,24 @@ def _no_others(frame: Frame, given: Tree, kind: type, borrowed: set[str]) -> Non
 
 
 def assign_buffer(bound: Any, frame: Frame, name: str, value: Any) -> None:
-    """Carry out `self.name = value` inside forward. The buffer keeps its shape and dtype."""
+    """Carry out an assignment `self.<name> = value` inside `forward`.
+
+    If `name` is a buffer, the new value becomes part of the state that `apply` returns. If `name` is no parameter,
+    buffer or child, the attribute keeps the value until the end of the call (`scratch.py`).
+
+    Raises:
+        ValueError: if `name` is a parameter, a child or `training`; if the value has another shape than the buffer, or
+            is floating although the buffer is not; or if the assignment runs inside a transformation (such as
+            `lax.scan`) that `forward` started.
+        TypeError: if `name` is a buffer and the value is None or a string.
+    """
     if name == "training" and frame.call.sets_modes:
         vars(bound)["training"] = bool(value)
         return
-    if isinstance(value, Node):
-        raise ValueError(
-            f"{frame.where()}: forward created the module {name!r}, but init could not initialise its arrays; expected "
-            f"modules to be created in __init__. Create {type(value).__name__}(…) there."
-        )
     if name == "training":
         raise ValueError(
-            f"{frame.where()}: forward changed the mode, which would be lost after this call; expected no assignment "
-            f"to 'training', got {value!r:.20}. Pass the mode to apply: training={{name pattern: bool}}."
+            f"{frame.where()}: forward changed the mode, and this change would be lost after the call; expected no "
+            f"assignment to 'training', got {value!r:.20}. Pass the mode to apply: training={{name pattern: bool}}."
         )
     if name in dict(leaves(bound, Parameter)):
         raise ValueError(
@@ -206,10 +219,8 @@ def assign_buffer(bound: Any, frame: Frame, name: str, value: Any) -> None:
             "outside of forward."
         )
     if name not in dict(leaves(bound, Buffer)):
-        raise ValueError(
-            f"{frame.where()}: forward assigned to {name!r}, which is not a buffer, so the value would be lost. "
-            f"Register it in __init__: self.register_buffer({name!r}, nn.Buffer(shape)), or use a local variable."
-        )
+        scratch.assign(bound, name, value)
+        return
     frame.same_trace(f"the buffer {name!r} is assigned")
     if value is None or isinstance(value, str):
         raise TypeError(
@@ -230,15 +241,15 @@ def assign_buffer(bound: Any, frame: Frame, name: str, value: Any) -> None:
 
 
 def put(bound: Any, name: str, value: Any) -> None:
-    """Set the bound module's own leaf `name` to `value`, in all modules that share the leaf."""
+    """Set the parameter or buffer `name` of a bound module to `value`, in all modules that share this leaf."""
     frame = frame_of(bound)
     for module, its_name in frame.call.places[id(vars(frame.description)[name])]:
         vars(module)[its_name] = value
 
 
 def computing(bound: Any, run: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call `run(*args, **kwargs)`, a method of the bound module. Its computed attributes are computed once, before the
-    call.
+    """Set the computed attributes of a bound module, such as a normalised weight, to their arrays, and then call
+    `run(*args, **kwargs)`, a method of this module.
     """
     own, names = vars(bound), frame_of(bound).computed
     before = {name: own[name] for name in names if name in own}
@@ -252,7 +263,7 @@ def computing(bound: Any, run: Callable[..., Any], /, *args: Any, **kwargs: Any)
 
 
 def read_back(bound: Any, state: Tree) -> Tree:
-    """Return `state` with the values of the bound buffers, in the same structure."""
+    """Return a dict like `state`, but with the present arrays of the buffers of a bound module and its submodules."""
     own = dict(leaves(bound, Buffer))
     return {
         name: vars(bound)[name] if name in own else read_back(vars(bound)[name], value) for name, value in state.items()
@@ -260,7 +271,7 @@ def read_back(bound: Any, state: Tree) -> Tree:
 
 
 def write_back(bound: Any, state: Tree) -> None:
-    """Assign new values to the buffers of a bound module and its submodules."""
+    """Assign the arrays of `state` to the buffers of a bound module and its submodules."""
     own = dict(leaves(bound, Buffer))
     for name, value in state.items():
         if name in own:

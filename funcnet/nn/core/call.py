@@ -1,4 +1,4 @@
-"""The state of one `apply` (`Call`), and the data of a bound module (`Frame`)."""
+"""`Call`, the data that all modules share during one `apply`, and `Frame`, the data of one bound module."""
 
 import copy
 import difflib
@@ -19,6 +19,7 @@ from funcnet.nn.core.parts import join
 
 Training = bool | Mapping[str, bool]
 Taps = dict[tuple[str, int], Any]
+Look = Callable[[Any, Any, int], tuple[Any, Any]] | None
 
 __all__ = ["Call", "Frame", "Taps", "Training", "call_name", "outermost", "refuse_unknown", "require_key", "scope_name"]
 
@@ -33,7 +34,7 @@ def call_name(name: str, count: int) -> str:
 
 
 def scope_name(name: str, outer: str) -> str:
-    """Return the named scope of a module within the scope of its caller: the rest of its dotted name.
+    """Return the name of the `jax.named_scope` in which a module runs: its dotted name without the name of its caller.
 
     Scopes nest, so the operations of `encoder.layer.0.attention` are in "encoder/layer.0/attention". If the caller is
     not an ancestor of the module, the scope is the module's full name.
@@ -51,19 +52,32 @@ def _trace() -> Any:
 _EAGER = _trace()
 
 
+def _tapped(output: Any, tap: Any, number: int) -> tuple[Any, Any]:
+    if tap is not None:
+        output = jax.tree.map(lambda o, t: o if t is None else o + t, output, tap)
+    return output, output
+
+
 class Call:
-    """The state of one `apply`. Every module that the call binds refers to it.
+    """The data of one `apply`, such as the mode, the random key and the hooks. Every bound module refers to the `Call`
+    of its `apply`.
 
     Args:
-        training: a bool, or {module name: bool}.
-        rng: a key, or None.
-        hooks: the result of `Hooks.bound`, or None.
-        prefix: name that the module of this call has in the outermost net.
-        names: {id(description): name} for the modules of the outermost net. A shared module has its first name.
+        training: whether the modules are in training mode, as one bool or as {module name: bool}.
+        rng: the random key of the `apply`, or None.
+        hooks: the hooks of the `apply`, as returned by `Hooks.bound`, or None.
+        prefix: dotted name of the called module in the outermost net. The net itself has the name "".
+        names: dict from `id(module)` to the dotted name, for the modules of the outermost net. If a module has several
+            names, the first name is used.
         capture: names of the modules whose outputs are recorded.
-        taps: {(name, number of the call): array that is added to the output}. Gradients are taken with respect to taps.
-        counts: {name: number of earlier calls} for the captured modules.
-        scope: function that takes the names of a module and its caller, and returns the module's named scope.
+        taps: {(module name, number of the module's call): array that is added to the output of this call}. The gradient
+            with respect to a tap is the gradient with respect to the output.
+        counts: {module name: number of earlier calls of the module} for the captured modules.
+        look: function `look(output, tap, number) -> (output, value to record)` for captured modules. `number` is the
+            number of calls of captured modules that ended earlier. By default, the tap is added to the output, and the
+            sum is both returned and recorded.
+        scope: function that takes the names of a module and of its caller, and returns the name of the module's
+            `jax.named_scope`.
     """
 
     def __init__(
@@ -76,30 +90,40 @@ class Call:
         capture: frozenset[str] = frozenset(),
         taps: Taps | None = None,
         counts: dict[str, int] | None = None,
+        look: Look = None,
         scope: Callable[[str, str], str] = scope_name,
     ):
         self.training, self.rng, self.hooks, self.prefix = training, rng, hooks, prefix
         self.names, self.capture, self.taps = names or {}, capture, taps or {}
         self.captured: Taps = {}
         self.counts = dict(counts or {})
+        self.look: Any = look or _tapped
+        self.ended = itertools.count()
         self.scope = scope
         self.running = prefix  # the name of the module whose forward runs
+        self.created = itertools.count()  # numbers the modules that forward creates and calls
         self.trace = _trace()
         self.is_eager = self.trace == _EAGER
         self.changes_mode = False  # whether a class overrides train() or eval()
         self.copies: list[tuple[Frame, str, Any, Any]] = []  # (frame, name, original, copy) of every plain container
+        self.scratch: dict[tuple[int, str], tuple[Any, str, Any]] = {}  # attributes that forward set; see `scratch.py`
         self.sets_modes = False  # whether overrides of train() and eval() run
         self.changed = False  # whether a buffer was assigned
         self.places: dict[int, list[tuple[Any, str]]] = {}  # {id(leaf): [(bound module, the leaf's name)]}
 
     def inner(self, prefix: str, rng: Any, taps: Taps) -> "Call":
-        """Return the `Call` of a pure run inside this one."""
-        new = Call(self.training, rng, self.hooks, prefix, self.names, self.capture, taps, self.counts, self.scope)
-        new.running = self.running
+        """Return the `Call` for a child that runs as a pure function inside this call."""
+        how = {"capture": self.capture, "taps": taps, "counts": self.counts, "look": self.look, "scope": self.scope}
+        new = Call(self.training, rng, self.hooks, prefix, self.names, **how)
+        new.running, new.ended = self.running, self.ended
         return new
 
     def run(self, frame: "Frame", forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call `forward(*args, **kwargs)` of a bound module in a named scope. Errors get a note with its name."""
+        """Call `forward(*args, **kwargs)` of a bound module in a named scope.
+
+        If `forward` raises an error, notes are added to the error: advice for code ported from torch, and the module's
+        name.
+        """
         outer, self.running = self.running, frame.name
         try:
             scope = self.scope(frame.name, outer)
@@ -119,29 +143,34 @@ class Call:
             self.running = outer
 
     def record(self, frame: "Frame", out: Any) -> Any:
-        """Record the output of a captured module, and return the output with its tap added."""
+        """Record the output if the outputs of the module are captured. Return the output of the module, which the
+        function `look` may have changed.
+        """
         if frame.name not in self.capture:
             return out
         frame.same_trace("the output is captured")
         key = frame.name, self.counts.get(frame.name, 0)
         self.counts[frame.name] = key[1] + 1
-        if key in self.taps:
-            out = jax.tree.map(lambda o, t: o if t is None else o + t, out, self.taps[key])
-        self.captured[key] = out
+        out, self.captured[key] = self.look(out, self.taps.get(key), next(self.ended))
         return out
 
 
 class Frame:
-    """The data of a bound module: its description, its name and its call."""
+    """The data of a bound module: the module that was copied (the description), its dotted name, and the `Call` of the
+    `apply`.
+    """
 
     def __init__(self, description: Any, path: str, call: Call):
         self.description, self.path, self.call = description, path, call
         self.name = call.names.get(id(description), join(call.prefix, path))
         self.draws = itertools.count()  # numbers the keys that the module draws
         self.computed: dict[str, Computed] = {}
+        self.missed: set[str] = set()  # the attributes that forward has looked for and that the module lacked
 
     def slice(self, description: Any, name: str) -> "Frame":
-        """Return the frame of a slice of this container. The slice has the same mode and draws different keys."""
+        """Return the frame for a slice, such as `self.layers[:3]`, of the container to which this frame belongs. The
+        slice has the container's mode, but draws different random keys.
+        """
         if isinstance(self.call.training, dict):
             self.call.training[name] = self.call.training[self.name]
         part = copy.copy(self)
@@ -153,8 +182,10 @@ class Frame:
         return f"{self.name or 'the root'} ({type(self.description).__name__})"
 
     def same_trace(self, what: str) -> None:
-        """Raise ValueError if the current code runs inside a transformation that the user's forward started. Values
-        would leak out of it or repeat.
+        """Raise ValueError if the current code runs inside a transformation that the user's forward started.
+
+        Inside such a transformation, a random key would be the same at every step, and an assigned value would leak
+        out.
         """
         if _trace() != self.call.trace:
             raise ValueError(
@@ -171,13 +202,14 @@ class Frame:
 def outermost(
     net: Any, where: str, inputs: Any, method: str | None, training: Training, rng: Any, hooks: Any, **further: Any
 ) -> Call:
-    """Return the `Call` of an entire net. Name patterns are resolved, and invalid arguments raise an error.
+    """Return the `Call` for an `apply` of an entire net. Name patterns in `training` and `hooks` are replaced by the
+    names of the matching modules, and invalid arguments raise an error.
 
     Args:
         net: a description.
         where: name of the function that was called, for error messages.
         inputs, method, training, rng, hooks: as in `Module.apply`.
-        **further: arguments of `Call`.
+        **further: further arguments of `Call`, such as `capture`.
     """
     where = f"{type(net).__name__}.{where}"
     for argument, position in _hidden_arguments(type(net).forward).items():
@@ -208,7 +240,7 @@ def outermost(
 
 
 def require_key(rng: Any, where: str) -> None:
-    """Raise TypeError if `rng` is neither None nor a key."""
+    """Raise TypeError if `rng` is neither None nor a single random key."""
     if rng is None:
         return
     if not isinstance(rng, jax.Array):
@@ -239,15 +271,15 @@ def refuse_unknown(net: Any, kwargs: Mapping[str, Any]) -> None:
 
 @functools.cache
 def _accepted(forward: Callable[..., Any]) -> tuple[str, ...] | None:
-    """Return the names of the arguments of forward, or None if it takes any name."""
+    """Return the names of the arguments of a `forward` method, or None if the method accepts any name (`**kwargs`)."""
     given = list(inspect.signature(forward).parameters.values())[1:]
     return None if any(one.kind is one.VAR_KEYWORD for one in given) else tuple(one.name for one in given)
 
 
 @functools.cache
 def _hidden_arguments(forward: Callable[..., Any]) -> dict[str, int]:
-    """Return {name: position} for the arguments of forward that `apply` also has. If they are given by keyword, `apply`
-    takes them.
+    """Return {name: position} for those arguments of a `forward` method whose names are also arguments of `apply`, such
+    as `training`. If such an argument is passed by keyword, only `apply` gets the value.
     """
     names = list(inspect.signature(forward).parameters)[1:]
     return {name: names.index(name) for name in ("training", "rng", "hooks", "method") if name in names}

@@ -16,7 +16,10 @@ Run = Callable[..., Any]
 
 
 def _capturing(net: Any, pattern: tree.Patterns, where: str) -> Callable[..., Any]:
-    """Return `run(taps, params, state, inputs, kwargs) -> (out, state, {(name, number of the call): output})`."""
+    """Return a function that runs the net and records the outputs of the modules that `pattern` selects.
+
+    The function is `run(taps, params, state, inputs, kwargs) -> (out, state, {(name, number of the call): output})`.
+    """
     names = [name for name, _ in net.named_modules()]
     chosen = frozenset(tree.select(pattern, names, covers=False, where=where))
 
@@ -35,7 +38,7 @@ def _by_name(values: Taps, where: str) -> dict[str, Any]:
     for key, value in values.items():
         if call_name(*key) in named:
             raise ValueError(
-                f"{where}: two calls have the name {call_name(*key)!r}: the first call of one module, and a later call "
+                f"{where}: two calls have the name {call_name(*key)!r}, the first call of one module and a later call "
                 "of another module; expected one call per name. Rename one of the modules."
             )
         named[call_name(*key)] = value
@@ -53,8 +56,9 @@ def capture(net: Any, pattern: tree.Patterns) -> Run:
         pattern: one name pattern or several. A pattern selects the modules that it matches, but not their submodules.
 
     Returns:
-        ``run(params, state, *inputs, **kwargs) -> (out, state, {name: output})`` with `apply`'s arguments. The second
-        call of a module is named "name:1". The outputs of the layers of a stacked `Repeat` are stacked under one name.
+        a function ``run(params, state, *inputs, **kwargs) -> (out, state, {name: output})``, which takes the arguments
+        of `apply`. The output of the second call of a module is named "name:1". The outputs of the layers of a stacked
+        `Repeat` are stacked under one name.
 
     Raises:
         ValueError: if the pattern matches no module (the message shows the nearest names), or matches a single layer of
@@ -86,8 +90,8 @@ def capture_gradients(net: Any, pattern: tree.Patterns, loss: Callable[[Any], ja
         loss: function that takes the net's output and returns a scalar.
 
     Returns:
-        ``run(params, state, *inputs, **kwargs) -> (loss, {name: gradient})`` with `apply`'s arguments. A gradient has
-        the structure of the module's output, with None for arrays that are not floating-point.
+        a function ``run(params, state, *inputs, **kwargs) -> (loss, {name: gradient})``, which takes the arguments of
+        `apply`. A gradient has the structure of the module's output, with None for arrays that are not floating-point.
 
     Example:
         >>> from funcnet import nn
@@ -118,8 +122,10 @@ def capture_all(net: Any, loss: Callable[[Any], jax.Array]) -> Run:
         loss: as in `capture_gradients`.
 
     Returns:
-        ``run(params, state, *inputs, **kwargs) -> (gradients of params, state, outputs, gradients of outputs)`` with
-        `apply`'s arguments. The last two are as in `capture` and `capture_gradients`.
+        a function ``run(params, state, *inputs, **kwargs) -> (gradients of params, state, outputs, gradients of
+        outputs)``, which takes the arguments of `apply`. The outputs are named as in `capture`, and the gradients of
+        the outputs as in `capture_gradients`. Both contain None in place of values that are neither arrays nor numbers,
+        such as strings.
 
     Example:
         >>> from funcnet import nn
@@ -133,9 +139,9 @@ def capture_all(net: Any, loss: Callable[[Any], jax.Array]) -> Run:
     def captured(params: Any, state: Any, *inputs: Any, **kwargs: Any) -> Any:
         def value(params: Any, taps: Any) -> Any:
             out, new, outputs = run(taps, params, state, inputs, kwargs)
-            return loss(out), (new, outputs)
+            return loss(out), (new, jax.tree.map(_number, outputs))
 
-        _, _, shapes = jax.eval_shape(lambda: run({}, params, state, inputs, kwargs))
+        shapes = jax.eval_shape(lambda: jax.tree.map(_number, run({}, params, state, inputs, kwargs)[2]))
         gradients, aux = jax.grad(value, (0, 1), has_aux=True)(params, jax.tree.map(_tap, shapes))
         (by_param, by_call), (new, outputs) = gradients, aux
         return by_param, new, *(_by_name(values, "capture_all") for values in (outputs, by_call))
@@ -145,3 +151,7 @@ def capture_all(net: Any, loss: Callable[[Any], jax.Array]) -> Run:
 
 def _tap(output: Any) -> Any:
     return jnp.zeros(output.shape, output.dtype) if jnp.issubdtype(output.dtype, jnp.inexact) else None
+
+
+def _number(output: Any) -> Any:
+    return output if hasattr(output, "dtype") or isinstance(output, bool | int | float | complex) else None

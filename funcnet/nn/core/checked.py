@@ -1,8 +1,8 @@
-"""Checks that name the first module with an id out of range or a new NaN, also under `jit`.
+"""Checks that name the first module that gets an id out of range or creates a NaN, also under `jit`.
 
-Compiled code cannot raise an error. An id out of range reads NaN, and a fully masked row of attention is NaN. Both
-appear as a NaN loss many layers later. Here, hooks check every module, and `checkify` carries the result out of the
-compiled function.
+Compiled code cannot raise an error. A lookup with an id out of range returns NaN, and so does a fully masked row of
+attention. Without checks, such a NaN is noticed only in the loss, many layers later. `nn.checked` registers hooks that
+check every module, and JAX's `checkify` returns the results of the checks from the compiled function.
 """
 
 import functools
@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import checkify
 
+from funcnet.nn.core.finite import FLAGS, PROBES, describe_broken, zeros_like
 from funcnet.nn.core.hooks import Hooks
 from funcnet.nn.core.parts import frame_of, values
 
@@ -21,7 +22,8 @@ __all__ = ["IndexRange", "checked", "checking_hooks"]
 
 
 class IndexRange(NamedTuple):
-    """The indices among a module's arguments. They must be between 0 and `size` - 1.
+    """The integer indices that a module receives as an argument, such as token ids or class labels. Each index must be
+    from 0 to `size` - 1, or equal to `ignored`.
 
     A layer that takes indices has a method ``index_range(*inputs) -> IndexRange | None``.
     """
@@ -32,20 +34,23 @@ class IndexRange(NamedTuple):
     ignored: int | None = None  # an index that is allowed and ignored
 
 
-def checked(net: Any) -> Callable[..., Any]:
-    """Return a compiled `net.apply` that raises an error at the first faulty module. It is slow, and intended for
-    debugging.
+def checked(net: Any, loss: Callable[[Any], jax.Array] | None = None) -> Callable[..., Any]:
+    """Return a compiled `net.apply` that raises an error if a module gets an index out of range or creates a NaN. If a
+    loss is given, the backward pass is checked too. The checks are slow, so use them for debugging.
 
     Args:
         net: a description.
+        loss: function that takes the net's output and returns a scalar. If `loss` is None, only the forward pass runs.
 
     Returns:
-        ``run(params, state, *inputs, **kwargs) -> (out, state)`` with `apply`'s arguments, except `hooks`. It compiles
-        once per input shape. After a change of the description, call `checked` again.
+        a function ``run(params, state, *inputs, **kwargs) -> (out, state)``, which takes the arguments of `apply`,
+        except `hooks`. The function is compiled once per input shape. If `net` changes, call `checked` again. If a loss
+        is given, `run` returns (loss, gradients of params, state).
 
     Raises:
         ValueError: if a module gets ids or classes out of range, or returns NaN although its inputs, parameters and
-            buffers have none. The returned function raises the error, which names the first such module.
+            buffers have none. If a loss is given, ValueError is also raised if the loss, an output or a gradient is not
+            finite. The returned function raises the error, and the message names the first module that fails.
 
     Example:
         >>> from funcnet import nn
@@ -58,8 +63,15 @@ def checked(net: Any) -> Callable[..., Any]:
         Traceback (most recent call last):
         ValueError: 0 (Embedding): ids out of range; expected values from 0 to 2, got values from 0 to 3. Check ...
 
-    To check your own train step, pass ``hooks=nn.checking_hooks()`` to its `net.apply`, and lift the errors out of it:
-    ``error, out = jax.jit(checkify.checkify(step))(…); error.throw()``.
+        >>> net = nn.Sequential(nn.Linear(2, 1), nn.Softplus())
+        >>> params, state = net.init(jax.random.key(0))
+        >>> step = nn.checked(net, lambda y: jnp.sqrt(y - y).sum())  # the derivative of a root at 0
+        >>> step(params, state, jnp.ones((3, 2)))
+        Traceback (most recent call last):
+        ValueError: nn.checked: backward: the gradient of the output of '1' is the first that is not finite; look at ...
+
+    To check a train step of your own, pass ``hooks=nn.checking_hooks()`` to its `net.apply`. Then get the errors from
+    the compiled step: ``error, out = jax.jit(checkify.checkify(step))(…); error.throw()``.
 
     Reference: https://docs.jax.dev/en/latest/debugging/checkify_guide.html
     """
@@ -76,7 +88,8 @@ def checked(net: Any) -> Callable[..., Any]:
         def run(params: Any, state: Any) -> Any:
             return net.apply(params, state, *inputs, training=training, method=method, hooks=hooks, **kwargs)
 
-        return checkify.checkify(run)(params, state)
+        step = None if loss is None else _step(net, loss, inputs, {**kwargs, "training": training, "method": method})
+        return checkify.checkify(run)(params, state), step and step(params, state)
 
     def run(
         params: Any,
@@ -90,20 +103,48 @@ def checked(net: Any) -> Callable[..., Any]:
         fixed = tuple(_ARRAY if hasattr(leaf, "dtype") else leaf for leaf in leaves)
         patterns = tuple(training.items()) if isinstance(training, Mapping) else training
         arrays = [leaf for leaf in leaves if hasattr(leaf, "dtype")]
-        error, out = compiled((structure, fixed, patterns, method), params, state, arrays)
+        (error, out), step = compiled((structure, fixed, patterns, method), params, state, arrays)
         said = error.get()
         if said is not None:
             raise ValueError(said.split(" (`check` failed)")[0])
-        return out
+        if step is None:
+            return out
+        value, gradients, state, flags = step
+        flags = jax.device_get(flags)
+        is_finite = all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves((value, gradients)))
+        if not is_finite or any(flag[..., 0].any() for flag in jax.tree.leaves(flags)):
+            raise ValueError(f"nn.checked: {describe_broken(*flags)}.")
+        return value, gradients, state
 
     return run
+
+
+def _step(net: Any, loss: Callable[[Any], jax.Array], inputs: Any, kwargs: Any) -> Callable[[Any, Any], Any]:
+    """Return a function that runs the net forward and backward, and flags outputs and gradients that are not finite.
+
+    The function is `step(params, state) -> (loss, gradients, state, (flags of outputs, flags of their gradients))`.
+    """
+
+    def run(params: Any, probes: Any, state: Any) -> Any:
+        out, state = net.apply({**params, PROBES: probes}, state, *inputs, **kwargs)
+        flags = state.pop(FLAGS)
+        return loss(out), (state, flags)
+
+    def step(params: Any, state: Any) -> Any:
+        _, (_, flags) = jax.eval_shape(run, params, {}, state)
+        (value, (state, forward)), (gradients, backward) = jax.value_and_grad(run, (0, 1), has_aux=True)(
+            params, zeros_like(flags), state
+        )
+        return value, gradients, state, (forward, backward)
+
+    return step
 
 
 _ARRAY = "an array stands here"
 
 
 def checking_hooks() -> Hooks:
-    """Return hooks that check the ids and outputs of every module. Use them only inside `checkify.checkify`."""
+    """Return hooks that check the ids and outputs of every module. Use these hooks only inside `checkify.checkify`."""
     hooks = Hooks()
     hooks.register_module_forward_hook(_look, with_kwargs=True)
     return hooks
@@ -133,7 +174,7 @@ def _look(module: Any, args: Any, kwargs: Any, output: Any) -> None:
 
 
 def _nan(values: Any) -> jax.Array:
-    """Return whether any floating array among the values has NaN."""
+    """Return whether any floating array among the values contains NaN."""
     found = jnp.zeros((), bool)
     for leaf in jax.tree.leaves(values):
         if hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.inexact):
@@ -142,9 +183,9 @@ def _nan(values: Any) -> jax.Array:
 
 
 def _index_range(module: Any, args: Any, kwargs: Any) -> IndexRange | None:
-    """Return the module's `IndexRange` for these arguments, or None if the module defines none."""
+    """Return the `IndexRange` of a module for the arguments of its call, or None if the module checks no indices."""
     if not hasattr(module, "index_range"):
         return None
-    inputs = inspect.signature(module.forward).bind(*args, **kwargs).args  # keyword-only ones are left out
+    inputs = inspect.signature(module.forward).bind(*args, **kwargs).args  # without keyword-only arguments
     found = module.index_range(*inputs)
     return None if found is None else found._replace(indices=jnp.asarray(found.indices))

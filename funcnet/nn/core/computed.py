@@ -1,7 +1,8 @@
 """How computed attributes (`parameter.Computed`) are added to a net and removed from it.
 
-Leaves get new names in this process, so their values are looked up by leaf. A copy of the net is changed, and its
-params and state are built from `{id(leaf): array}`. The given net is not changed.
+Adding or removing a computed attribute renames leaves, so the functions of this file find the array of a leaf by the
+leaf itself, not by its name. These functions change a copy of the net, and build the params and state of this copy from
+a dict `{id(leaf): array}`. The net that a caller passes to these functions is not changed.
 """
 
 import copy
@@ -20,25 +21,31 @@ from funcnet.nn.core.parts import LeafPlace, build, computed_of, description_of,
 Tree = dict[str, Any]
 Result = tuple[Any, Tree, Tree]
 
-__all__ = ["each_layer", "place", "put_in", "take_out"]
+__all__ = ["each_layer", "layers_of", "place", "put_in", "take_out"]
 
 
 def place(module: Any, one: Computed) -> None:
-    """Put a computed attribute into a description, under a name that is not yet used for a part."""
+    """Add a computed attribute to a module that has no parameter, buffer or child with the name of the attribute."""
     vars(module)[one.name] = one
 
 
-def each_layer(whole: Any, path: str, run: Callable[[Any, tuple[int, ...]], Any]) -> Any:
-    """Call `run(bound module, index)` on the module at `path`, once per layer of the stacks that contain it.
+def layers_of(net: Any, path: str) -> tuple[int, ...]:
+    """Return the number of layers of each stack that contains the module at `path`, the outermost stack first."""
+    segments = path.split(".")
+    outer = [".".join(segments[:i]) for i, segment in enumerate(segments) if segment == tree.STACKED]
+    return tuple(net.get_submodule(name).n for name in outer)
 
-    The argument `whole` is a bound net. It receives the values that `run` writes to the leaves of the bound module. The
-    results of `run` are stacked.
+
+def each_layer(whole: Any, path: str, run: Callable[[Any, tuple[int, ...]], Any]) -> Any:
+    """Call `run(bound module, index)` for the module with the dotted name `path`, once per layer if it is in a stack.
+
+    The argument `whole` is the bound copy of the entire net, and `index` is the index of the layer in each stack.
+    Arrays that `run` writes to the leaves of the bound module are written to `whole` too. The results of `run` for all
+    layers are stacked and returned.
     """
     module = whole.get_submodule(path)
     description = description_of(module)
-    segments = path.split(".")
-    outer = [".".join(segments[:i]) for i, segment in enumerate(segments) if segment == tree.STACKED]
-    stacks = tuple(whole.get_submodule(name).n for name in outer)
+    stacks = layers_of(whole, path)
     arrays = values(module)
     results, leaves = [], []
     for index in np.ndindex(*stacks):
@@ -56,7 +63,7 @@ def each_layer(whole: Any, path: str, run: Callable[[Any, tuple[int, ...]], Any]
 
 
 def _copied(whole: Any) -> tuple[Any, dict[int, Any]]:
-    """Return (a copy of the bound net's description, {id of a leaf of the copy: array})."""
+    """Return a copy of the description of a bound net, and a dict {id of a leaf of this copy: its array}."""
     memo: dict[int, Any] = {}
     net = copy.deepcopy(description_of(whole), memo)
     return net, {id(memo[id(place.leaf)]): place.value for place in walk(whole)}
@@ -70,7 +77,17 @@ def _trees(net: Any, arrays: dict[int, Any]) -> Result:
 
 
 def put_in(net: Any, name: str, params: Tree, state: Tree, change: Callable[[Any, str], None]) -> Result:
-    """Apply `change(module, attribute)` to a copy, initialise its new leaves, and return (net, params, state)."""
+    """Copy the net, call `change(module, attribute)` on the copy, and initialise the leaves that `change` has added.
+
+    Args:
+        net, params, state: a net and its arrays, which are not changed.
+        name: dotted name of the attribute.
+        change: function that changes a module in place. Its arguments are the module that has the attribute, and the
+            name of the attribute in this module.
+
+    Returns:
+        (net, params, state) of the changed copy.
+    """
     changed, arrays = _copied(binding.bind(net, params, state))
     path, _, attribute = name.rpartition(".")
     change(changed.get_submodule(path), attribute)
@@ -86,12 +103,14 @@ def take_out(
     where: str,
     value: Callable[[Computed, Any], Any] = lambda one, bound: one.value(bound),
 ) -> Result:
-    """Return (net, params, state) with a leaf in place of the computed attribute `name`.
+    """Return a copy (net, params, state) in which an ordinary parameter or buffer replaces the computed attribute
+    `name`.
 
-    The leaf has the value `value(one, bound)`, by default the attribute's value in eval mode.
+    The new parameter or buffer gets the array `value(attribute, bound module)`. By default, this array is the value of
+    the computed attribute in eval mode.
 
     Raises:
-        ValueError: if there is no attribute of that kind.
+        ValueError: if `name` is not a computed attribute of the class `kind`.
     """
     path, _, attribute = name.rpartition(".")
     one = getattr(net.get_submodule(path), attribute, None)

@@ -1,7 +1,7 @@
 """The tree of modules and leaves: registration of parts, and torch's methods that traverse the tree.
 
 The parts of an object are the `Parameter`s, `Buffer`s and modules among its attributes, so its `__dict__` is the
-registry. A name that was registered or held a part, and is now None, stays reserved for that kind of part, as in torch.
+registry. If a part is registered as None or set to None, its name stays reserved for that kind of part, as in torch.
 """
 
 import difflib
@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from funcnet import tree
-from funcnet.nn.core import binding, notes, owners
+from funcnet.nn.core import binding, notes, owners, scratch
 from funcnet.nn.core.absent import METHODS
+from funcnet.nn.core.initialised import Clone
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
 from funcnet.nn.core.parts import Node, children, frame_of, join, leaves, reserve, reserved, walk
+from funcnet.nn.core.registries import Registry
 
 Tree = dict[str, Any]
 
@@ -20,9 +22,11 @@ __all__ = ["Description", "is_torchs"]
 
 
 class Description(Node):
-    """The base class of `Module`, with registration and traversal. `Module` adds `init`, `apply` and the rest."""
+    """The base class of `Module`, which registers parts and traverses the tree. `Module` adds methods such as `init`
+    and `apply`.
+    """
 
-    if TYPE_CHECKING:  # a part is a description outside forward and an array (or a callable) in it: any type
+    if TYPE_CHECKING:  # outside forward, a part is a description; inside, it is an array or a callable
 
         def __getattr__(self, name: str) -> Any: ...
 
@@ -42,6 +46,8 @@ class Description(Node):
             computed.assign(self, value)
             return
         kind, persistent = self._slot(name)
+        if kind is None and isinstance(value, Clone):  # in torch a plain tensor, which is not in the state_dict
+            value = Buffer(value, persistent=False)
         if kind is Buffer and hasattr(value, "shape") and not isinstance(value, (Description, Parameter, Buffer)):
             value = Buffer(value, persistent=persistent)
         if isinstance(value, _TAKES[kind]):
@@ -52,7 +58,7 @@ class Description(Node):
                 )
             if kind is None or not isinstance(value, kind):
                 vars(self).pop(name, None)  # as in torch, a new part comes after the parts before it
-            if vars(self).get(name) is not value:
+            if vars(self).get(name) is not value and frame_of(value) is None:  # a bound part has no owners
                 owners.note(value, self, name)
             vars(self)[name] = value
             reserve(self, name, None)
@@ -81,6 +87,8 @@ class Description(Node):
 
     def __delattr__(self, name: str) -> None:
         frame = frame_of(self)
+        if frame is not None and scratch.delete(self, name):
+            return
         if frame is not None:
             raise ValueError(f"{frame.where()}: forward deleted {name!r}. Delete attributes only outside forward.")
         if isinstance(vars(self).get(name), Computed):
@@ -93,8 +101,9 @@ class Description(Node):
         reserve(self, name, None)
 
     def _slot(self, name: str) -> tuple[type | None, bool]:
-        """Return the kind of the part `name`, or the kind that the name is reserved for, and whether that part is
-        persistent.
+        """Return the class (parameter, buffer or module) of the part `name`, and whether a `state_dict` contains the
+        part. If there is no such part, the class is the one for which the name is reserved, or None without a
+        reservation.
         """
         old = vars(self).get(name)
         for kind in (Parameter, Buffer, Description):
@@ -131,11 +140,18 @@ class Description(Node):
         setattr(self, name, value)
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Add a parameter. None reserves the name."""
+        """Add a parameter. If `param` is None, the name is reserved for a parameter."""
         self._register(name, param, Parameter)
 
     def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
-        """Add a buffer, given as an `nn.Buffer` or as its initial array. None reserves the name."""
+        """Add a buffer, given as an `nn.Buffer` or as its initial array. If `tensor` is None, the name is reserved.
+
+        Inside forward, this method assigns the value to the buffer. If the module has no buffer of this name, or the
+        buffer is None, the value lasts only until the end of the call.
+        """
+        if frame_of(self) is not None:
+            setattr(self, name, tensor)
+            return
         if hasattr(tensor, "shape") and not isinstance(tensor, (Description, Parameter, Buffer)):
             tensor = Buffer(tensor)
         if isinstance(tensor, Buffer):
@@ -143,19 +159,40 @@ class Description(Node):
         self._register(name, tensor, Buffer, persistent)
 
     def add_module(self, name: str, module: Any) -> None:
-        """Add a child module. None reserves the name."""
+        """Add a child module. If `module` is None, the name is reserved for a module."""
         self._register(name, module, Description)
 
     def register_module(self, name: str, module: Any) -> None:
-        """Add a child module. This is an alias of `add_module`."""
+        """Add a child module. `register_module` and `add_module` do the same."""
         self.add_module(name, module)
+
+    @property
+    def _modules(self) -> Registry:
+        """The dict {name: child module}, as in torch. A reserved name maps to None. A change of the dict changes the
+        module.
+        """
+        return Registry(self, Node)
+
+    @property
+    def _parameters(self) -> Registry:
+        """The dict {name: parameter} of this module without its submodules, as in torch. Inside `forward`, the values
+        are arrays.
+        """
+        return Registry(self, Parameter)
+
+    @property
+    def _buffers(self) -> Registry:
+        """The dict {name: buffer} of this module without its submodules, as in torch. Inside `forward`, the values are
+        arrays and can be assigned.
+        """
+        return Registry(self, Buffer)
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
         """Mark every parameter of the module and its submodules as trainable (True) or frozen (False).
 
-        Frozen parameters get zero gradients at no cost. `train.make_step` does not change them. In a step of your own,
-        an optimizer with weight decay would change them, so pass only the trainable part to the optimizer,
-        `net.partition(params)[0]`.
+        Frozen parameters get zero gradients at no cost. `train.make_step` does not change frozen parameters. In a step
+        of your own, give the optimizer only the trainable parameters, `net.partition(params)[0]`. Otherwise, weight
+        decay in the optimizer would change the frozen parameters.
         """
         for parameter in self.parameters():
             parameter.requires_grad = requires_grad
@@ -164,7 +201,7 @@ class Description(Node):
     # --------------------------------------------------------------------------------------------- walking the tree
 
     def named_children(self) -> Iterator[tuple[str, Any]]:
-        """Yield (name, child) for each child. A child with several names appears once."""
+        """Yield (name, child) for each child module. A child with several names appears only under its first name."""
         seen: set[int] = set()
         for name, child in children(self):
             if id(child) not in seen:
@@ -172,7 +209,7 @@ class Description(Node):
                 yield name, child
 
     def children(self) -> Iterator[Any]:
-        """Return an iterator over the children. Each child appears once."""
+        """Return an iterator over the child modules of this module. Each child appears once."""
         return (child for _, child in self.named_children())
 
     def named_modules(
@@ -180,7 +217,7 @@ class Description(Node):
     ) -> Iterator[tuple[str, Any]]:
         """Yield (dotted name, module) for this module (named "") and its submodules, parents first.
 
-        The arguments are the same as in torch.
+        The arguments have the same meaning as in torch's `named_modules`.
         """
         memo = set() if memo is None else memo
         if remove_duplicate and id(self) in memo:
@@ -215,9 +252,10 @@ class Description(Node):
     def named_parameters(
         self, params: Tree | None = None, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Any]]:
-        """Return an iterator over (dotted name, array of `params`) in torch's order. Tied parameters appear once.
+        """Return an iterator over (dotted name, array from `params`) of all parameters, in torch's order. Tied
+        parameters appear once.
 
-        Without `params`, the values are the descriptions of the parameters.
+        If `params` is not given, each name comes with the `Parameter` object in place of an array.
         """
         return self._named_leaves(Parameter, params, prefix, recurse, remove_duplicate)
 
@@ -228,9 +266,9 @@ class Description(Node):
     def named_buffers(
         self, state: Tree | None = None, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Any]]:
-        """Return an iterator over (dotted name, array of `state`) in torch's order.
+        """Return an iterator over (dotted name, array from `state`) of all buffers, in torch's order.
 
-        Without `state`, the values are the descriptions of the buffers.
+        If `state` is not given, each name comes with the `Buffer` object in place of an array.
         """
         return self._named_leaves(Buffer, state, prefix, recurse, remove_duplicate)
 
@@ -239,7 +277,12 @@ class Description(Node):
         return (leaf for _, leaf in self.named_buffers(state, recurse=recurse))
 
     def get_submodule(self, target: str) -> Any:
-        """Return the module with that dotted name. The name "" is this module."""
+        """Return the submodule with the dotted name `target`. The name "" denotes this module itself.
+
+        Raises:
+            AttributeError: if there is no such module. The message shows the existing names that are most similar to
+                `target`.
+        """
         module = self
         for segment in target.split(".") if target else []:
             child = vars(module).get(segment)
@@ -251,7 +294,15 @@ class Description(Node):
         return module
 
     def set_submodule(self, target: str, module: Any, strict: bool = False) -> None:
-        """Put a module at that dotted name. With `strict=True`, it must replace a module."""
+        """Set the submodule with the dotted name `target`. With `strict=True`, a module of this name must already
+        exist.
+
+        Raises:
+            ValueError: if `target` is empty.
+            TypeError: if `module` is not a module.
+            AttributeError: if the attribute `target` exists and is not a module, if its parent does not exist, or if
+                `strict` is True and there is no module `target`.
+        """
         where = f"{type(self).__name__}.set_submodule"
         if not target:
             raise ValueError(f"{where}: the target is empty; expected the name of a part, got ''.")
@@ -282,11 +333,11 @@ class Description(Node):
         return vars(module)[name]
 
     def get_parameter(self, target: str) -> Any:
-        """Return the parameter with that dotted name: its description, or its array inside forward."""
+        """Return the parameter with the dotted name `target`: an array inside `forward`, else the `Parameter`."""
         return self._get_leaf(target, Parameter)
 
     def get_buffer(self, target: str) -> Any:
-        """Return the buffer with that dotted name: its description, or its array inside forward."""
+        """Return the buffer with the dotted name `target`: an array inside `forward`, else the `Buffer`."""
         return self._get_leaf(target, Buffer)
 
 
@@ -297,11 +348,11 @@ def is_torchs(value: Any) -> bool:
 
 
 def _items(value: Any) -> Any:
-    """Return the items of a plain list, tuple or dict, and nothing for other values."""
+    """Return the items of a list or tuple, or the values of a dict. For an object of any other type, return ()."""
     return value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
 
 
-# The values that can be assigned to a name as a part, for each kind of part that the name has or is reserved for.
+# {kind of part that a name has or is reserved for: types of values that can be assigned to the name as a part}
 _TAKES: dict[type | None, Any] = {
     None: (Description, Parameter, Buffer),
     Parameter: Parameter,

@@ -31,8 +31,10 @@ def text(module: Any) -> str:
 
 
 def _rows(module: Any) -> list[tuple[str, str]]:
-    """Return (label, text) for each child. A list shows equal neighbours as one row, "(0-2): 3 x Linear(…)"."""
-    blocks = [(name, "None" if child is None else text(child)) for name, child in slots(module)]
+    """Return (name, `repr`) for each child of a module. `ModuleList` and `Repeat` show equal neighbours as one row,
+    such as "(0-2): 3 x Linear(…)".
+    """
+    blocks = [(name, repr(child)) for name, child in slots(module)]  # a class may override __repr__
     if not getattr(module, "merges_equal_rows", False):
         return blocks
     if is_stack(module):
@@ -45,7 +47,9 @@ def _rows(module: Any) -> list[tuple[str, str]]:
 
 
 def html(module: Any) -> str:
-    """Return nested <details>, one per module, with the leaves and their shapes. Frozen parameters are marked."""
+    """Return HTML with one <details> element per module, which lists the leaves and their shapes. Frozen parameters are
+    marked.
+    """
     return f'<div style="font-family:monospace">{_details("", module, True)}</div>'
 
 

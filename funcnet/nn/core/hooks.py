@@ -1,14 +1,18 @@
-"""Hooks with the kinds, order and return values of torch. They are an argument of `apply`, not hidden state.
+"""Forward and backward hooks with the kinds, order and return values of torch. Hooks are an argument of `apply`, not
+hidden state.
 
-A `Hooks` is a pytree without leaves. Pass it to a jitted function as an ordinary argument, and the function is traced
-again when the set changes. Hooks run while JAX traces and see tracers, so use `nn.capture` to look at values and hooks
-to change them. Backward hooks are identity functions around a module's inputs and outputs, with custom backward rules.
+Constructors written for torch may also register hooks on a module (`own_hooks.py`). Such hooks belong to the module,
+and every `apply` runs them.
+
+A `Hooks` is a pytree without leaves. If a `Hooks` is an ordinary argument of a jitted function, the function is traced
+again when the set of hooks changes. Hooks run while JAX traces, so they see tracers. Use hooks to change values, and
+use `nn.capture` to look at values. Backward hooks are implemented as identity functions around a module's inputs and
+outputs, with custom backward rules.
 """
 
-import dataclasses
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,14 +21,15 @@ from jax.custom_derivatives import SymbolicZero
 from funcnet import tree
 from funcnet.nn.core.parts import description_of
 
-__all__ = ["Hooks", "RemovableHandle"]
+__all__ = ["OWN", "BoundHooks", "Hooks", "RemovableHandle"]
+
+OWN = "_own_hooks"  # the attribute in which a module stores its own hooks
 
 _FORWARD_PRE, _FORWARD, _BACKWARD_PRE, _BACKWARD = "forward pre", "forward", "full backward pre", "full backward"
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Hook:
-    """One registered hook. It is equal only to itself."""
+class _Hook(NamedTuple):
+    """One registered hook. Two hooks are never equal, even if they have the same function."""
 
     kind: str
     pattern: str | None  # None: every module
@@ -32,19 +37,28 @@ class _Hook:
     with_kwargs: bool = False
     always_call: bool = False
 
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+    def __hash__(self) -> int:
+        return id(self)
+
     def name(self) -> str:
         scope = "every module" if self.pattern is None else repr(self.pattern)
         return f"{self.kind} hook {getattr(self.fn, '__name__', type(self.fn).__name__)!r} on {scope}"
 
 
 class RemovableHandle:
-    """A handle that removes a hook from its set, by `remove()` or at the end of a `with` block."""
+    """The handle of a registered hook. Its method `remove()`, or the end of a `with` block, removes the hook."""
 
     def __init__(self, hooks: Any, hook: Any):  # `hooks.registered` is a tuple of hooks
         self._hooks, self._hook = hooks, hook
 
     def remove(self) -> None:
-        """Remove the hook. A second call does nothing."""
+        """Remove the hook. A second call of `remove` does nothing."""
         self._hooks.registered = tuple(h for h in self._hooks.registered if h is not self._hook)
 
     def __enter__(self) -> "RemovableHandle":
@@ -57,9 +71,9 @@ class RemovableHandle:
 class Hooks:
     """A set of hooks for `net.apply(…, hooks=hooks)`.
 
-    A pattern selects the modules that it names, but not their submodules ("" is the root). The first argument of a
-    hook is the module. Forward hooks get the bound module, whose attributes are arrays. Backward hooks get its
-    description.
+    A pattern selects the modules that it names, but not their submodules ("" is the root). The first argument of a hook
+    is the module. Forward hooks get the bound module, whose attributes are arrays. Backward hooks get the module's
+    description, which has no arrays.
 
     - forward pre: ``fn(module, args)`` may return new args, or a single argument. With ``with_kwargs=True``,
       ``fn(module, args, kwargs)`` may return ``(args, kwargs)``;
@@ -68,11 +82,12 @@ class Hooks:
     - full backward: ``fn(module, grad_input, grad_output)`` may return a new grad_input.
 
     grad_input and grad_output are tuples with one entry per positional argument or output. An entry is None if the
-    value is not a floating array, is not used, or is not differentiated. Global hooks run first, and then the others in
-    the order of registration.
+    value is not a floating array, is not used, or is not differentiated. Global hooks run first, and then the hooks
+    with a name pattern, in the order of registration.
 
-    Differs from torch: a name pattern selects the modules. A hook that breaks a rule raises ValueError or TypeError.
-    With backward hooks, only reverse-mode differentiation works. Without them, forward mode works too.
+    Differs from torch: a hook is registered for a name pattern, and runs for all modules that match the pattern. If a
+    hook returns a value of the wrong form, ValueError or TypeError is raised. With backward hooks, only reverse-mode
+    differentiation works. Without backward hooks, forward mode works too.
 
     Under `jit`, pass the hooks as an argument: ``jax.jit(net.apply)(params, state, x, hooks=hooks)`` is traced again
     when the set changes. A function that closes over the hooks keeps the set with which it was traced.
@@ -125,7 +140,9 @@ class Hooks:
         with_kwargs: bool = False,
         always_call: bool = False,
     ) -> RemovableHandle:
-        """Register `fn(module, args, output)` to run after forward, with `always_call` even if forward raises."""
+        """Register `fn(module, args, output)` to run after forward. If `always_call` is True, the hook runs even if
+        `forward` raises an error.
+        """
         return self._add(_Hook(_FORWARD, pattern, fn, with_kwargs, always_call), prepend)
 
     def register_full_backward_pre_hook(
@@ -141,13 +158,13 @@ class Hooks:
         return self._add(_Hook(_BACKWARD, pattern, fn), prepend)
 
     def register_module_forward_pre_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
-        """Register `fn(module, args)` to run before the forward of every module, before its own hooks."""
+        """Register `fn(module, args)` to run before every module's forward and before the module's own hooks."""
         return self._add(_Hook(_FORWARD_PRE, None, fn))
 
     def register_module_forward_hook(
         self, fn: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
     ) -> RemovableHandle:
-        """Register `fn(module, args, output)` to run after the forward of every module, before its own hooks."""
+        """Register `fn(module, args, output)` to run after every module's forward but before the module's own hooks."""
         return self._add(_Hook(_FORWARD, None, fn, with_kwargs, always_call))
 
     def register_module_full_backward_pre_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
@@ -158,8 +175,8 @@ class Hooks:
         """Register `fn(module, grad_input, grad_output)` to run after the backward pass of every module."""
         return self._add(_Hook(_BACKWARD, None, fn))
 
-    def bound(self, names: Iterable[str], where: str) -> "_BoundHooks":
-        """Return the hooks of each module name.
+    def bound(self, names: Iterable[str], where: str) -> "BoundHooks":
+        """Match the name patterns of the hooks, and return the hooks of each module in `names`.
 
         Raises:
             ValueError: if a pattern names no module, or a single layer of a stack.
@@ -171,7 +188,7 @@ class Hooks:
             if hook.pattern is not None:
                 for name in tree.select(hook.pattern, names, covers=False, where=where):
                     own[name].append(hook)
-        return _BoundHooks(own, everywhere)
+        return BoundHooks(own, everywhere)
 
 
 def _unflatten(hooks: tuple[_Hook, ...], _: Any) -> Hooks:
@@ -183,8 +200,8 @@ def _unflatten(hooks: tuple[_Hook, ...], _: Any) -> Hooks:
 jax.tree_util.register_pytree_node(Hooks, lambda hooks: ((), hooks.registered), _unflatten)
 
 
-class _BoundHooks:
-    """The set of hooks of a `Call`, resolved to module names."""
+class BoundHooks:
+    """The hooks of one `apply`, stored under the names of the modules for which they run."""
 
     def __init__(self, own: dict[str, list[_Hook]], everywhere: list[_Hook]):
         self.own, self.everywhere = own, everywhere
@@ -192,6 +209,8 @@ class _BoundHooks:
     def run(self, module: Any, name: str, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call `forward(*args, **kwargs)` and the module's hooks, in the order of torch's `_call_impl`."""
         hooks = self.own.get(name, self.everywhere)
+        if own := vars(module).get(OWN):  # they run after the global hooks and before the named ones
+            hooks = [*self.everywhere, *own, *(hook for hook in hooks if hook.pattern is not None)]
         after = [hook for hook in hooks if hook.kind == _FORWARD]
         ran: list[_Hook] = []
         result = None
@@ -238,7 +257,7 @@ def _after(hook: _Hook, module: Any, args: Any, kwargs: Any, result: Any) -> Any
 
 
 class _Barrier:
-    """Identity functions around one call of a module.
+    """Identity functions around one call of a module, whose backward rules run the module's backward hooks.
 
     The backward rule of the outputs runs first and stores `grad_output` for the backward rule of the inputs. Both rules
     run in the same trace, so the stored value belongs to that trace.
@@ -253,7 +272,7 @@ class _Barrier:
         self.grad_output: tuple[Any, ...] | None = None
 
     def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the arguments, passed through their identity function."""
+        """Pass the arguments of a module through the identity function that runs the full backward hooks."""
         self.n_inputs = len(args)
         floating = _floating(args)
         if not self.after or not floating:
@@ -279,7 +298,7 @@ class _Barrier:
         return _put(args, floating, identity(*(args[i] for i in floating)))
 
     def outputs(self, result: Any) -> Any:
-        """Return the outputs, passed through their identity function."""
+        """Pass the output of a module through the identity function that runs the full backward pre-hooks."""
         if not self.before and not self.after:
             return result
         if not isinstance(result, jax.Array | tuple):
@@ -322,7 +341,7 @@ class _Barrier:
         return grad_output
 
     def _run_after(self, grad_input: tuple[Any, ...]) -> tuple[Any, ...]:
-        if self.grad_output is None:  # no gradient came through the outputs, as in torch
+        if self.grad_output is None:  # no gradient reached the outputs; torch then runs no hooks
             return grad_input
         for hook in self.after:
             new = hook.fn(self.module, grad_input, self.grad_output)

@@ -1,10 +1,11 @@
-"""What constructors written for torch do to a parameter, applied to its description.
+"""Torch's in-place initialisation of a parameter, applied to its description.
 
 Torch's in-place initialisers and operations (`p.data.normal_(0, 0.02)`, `p.data[0].zero_()`, `p.data *= 2`,
 `nn.init.orthogonal_(p.view(8, -1))`) replace the `init` of the leaf, a function `init(key, shape, dtype)`.
 """
 
 import functools
+import itertools
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
@@ -15,45 +16,32 @@ import jax.numpy as jnp
 import numpy as np
 
 from funcnet.nn import init as initialisers
+from funcnet.nn.core.inits import (
+    Init,
+    Same,
+    bernoulli,
+    changed,
+    clamped,
+    filled,
+    fixed,
+    in_part,
+    in_place,
+    named,
+    operated,
+    parts_in,
+    reshaped,
+)
 
-Init = Callable[[jax.Array, tuple[int, ...], Any], jax.Array]
-
-__all__ = ["Init", "Initialised", "copied", "fixed"]
-
-
-def copied(value: Any, dtype: Any) -> jax.Array:
-    """Return a copy of `value`, cast to `dtype` as torch's `copy_` does. Without x64, int64 becomes int32.
-
-    Raises:
-        OverflowError: if a number fits `dtype` but not the dtype that JAX uses for it.
-    """
-    narrow = jax.dtypes.canonicalize_dtype(dtype)
-    if narrow != dtype and np.issubdtype(narrow, np.integer) and not isinstance(value, jax.core.Tracer):
-        wide, most = np.asarray(value).astype(dtype), np.iinfo(narrow)
-        if (outside := wide[(wide < most.min) | (wide > most.max)]).size:
-            raise OverflowError(
-                f"holds {outside[0]}; expected integers from {most.min} to {most.max}, because JAX has no "
-                f"{np.dtype(dtype).name} without x64. Enable x64: jax.config.update('jax_enable_x64', True)."
-            )
-        value = wide
-    return jnp.array(value, narrow)
-
-
-def fixed(key: jax.Array, shape: tuple[int, ...], dtype: Any, *, array: Any) -> jax.Array:
-    wide = array.dtype if jax.dtypes.canonicalize_dtype(array.dtype) == dtype else dtype
-    return jnp.broadcast_to(copied(array, wide), shape)  # a copy: donated params must not take the start with them
-
-
-def _in_part(key: jax.Array, shape: tuple[int, ...], dtype: Any, *, whole: Any, index: Any, part: Any) -> jax.Array:
-    value = whole(key, shape, dtype)
-    return value.at[index].set(part(jax.random.fold_in(key, 1), value[index].shape, dtype))
+__all__ = ["Clone", "Init", "Initialised"]
 
 
 class Initialised:
-    """A leaf or a part of a leaf. The in-place initialisers replace its `init`."""
+    """A leaf (such as a parameter) or a part of it. Torch's in-place initialisers replace the `init` of the leaf."""
 
     init: Init | None
     shape: tuple[int, ...] | None
+    dtype: Any
+    can_be_copied = True  # whether the initial value is what `init` draws, so that a copy can draw it again
 
     @property
     def data(self) -> "Initialised":
@@ -61,12 +49,63 @@ class Initialised:
 
     @data.setter
     def data(self, array: Any) -> None:
-        if array is not self:  # as after p.data *= 2
-            self.copy_(array)
+        if array is self:  # as after p.data *= 2
+            return
+        if isinstance(array, Initialised):
+            if array.origin is not self and not isinstance(array.origin, Clone):
+                raise shares(type(self).__name__, array)
+            init = Same(array)
+            self._resize(array.size(), array.dtype)
+            self.init = init
+            return
+        self._resize(jnp.shape(array), None)
+        self.copy_(array)
+
+    def _resize(self, shape: tuple[int, ...], dtype: Any) -> None:
+        """Set the shape of this leaf to that of an array that is assigned to `data`, and also the dtype unless `dtype`
+        is None. If this object is only a part of a leaf, nothing changes.
+        """
+
+    @property
+    def origin(self) -> "Initialised":
+        """Return this object if it is a leaf, else the leaf of which it is a part or a view."""
+        return self
+
+    def within(self, whole: jax.Array) -> jax.Array:
+        """Return the value of this part, given `whole`, the value of the entire leaf."""
+        return whole
+
+    def put(self, whole: jax.Array, value: jax.Array) -> jax.Array:
+        """Return `whole`, the value of the entire leaf, with `value` in place of this part."""
+        return value
+
+    def clone(self, *, memory_format: Any = None) -> "Clone":
+        """Return a copy with the same initial value, which can become a separate parameter or buffer."""
+        return Clone(self)
+
+    def detach(self) -> "Initialised":
+        """Return the leaf itself. A description has no gradient to detach."""
+        return self
 
     @property
     def ndim(self) -> int:
         return len(self.size())
+
+    @property
+    def aval(self) -> Any:
+        """Raise TypeError. JAX reads this attribute when a description is used as an array."""
+        raise TypeError(
+            f"{self!r} is a description and has no values; expected an array. The arrays are in the params and state "
+            "that net.init returns. Inside forward, they are attributes of the modules. Parameters in a plain list "
+            "are not replaced by arrays: use nn.ParameterList."
+        )
+
+    def __jax_array__(self) -> Any:
+        return self.aval
+
+    def __repr__(self) -> str:
+        shape = "lazy" if self.shape is None else self.shape
+        return f"{type(self).__name__.strip('_')}({shape}, dtype={np.dtype(self.dtype).name})"
 
     def dim(self) -> int:
         return self.ndim
@@ -82,6 +121,8 @@ class Initialised:
     def numel(self) -> int:
         return math.prod(self.size())
 
+    nelement = numel
+
     def __len__(self) -> int:
         return self.size(0)
 
@@ -89,33 +130,72 @@ class Initialised:
         return _Part(self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        if not isinstance(value, _Part):  # a part is assigned to itself after p.data[0] *= 2
+        if not (isinstance(value, _Part) and value.is_at(self, index)):  # as after p.data[0] *= 2
             self[index].copy_(value)
 
     def view(self, *shape: Any) -> "_View":
-        """Return the leaf in another shape, as a target for initialisers."""
+        """Return a view of the leaf in another shape, which torch's initialisers can initialise."""
         return _View(self, shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape)
 
     reshape = view
+
+    def flatten(self) -> "_View":
+        return self.view(-1)
+
+    def chunk(self, chunks: int, dim: int = 0) -> "tuple[_Part, ...]":
+        """Split the leaf along dimension `dim` into `chunks` parts, which can be initialised separately."""
+        return self.split(-(-self.size(dim) // chunks), dim)
+
+    def split(self, split_size: int | Sequence[int], dim: int = 0) -> "tuple[_Part, ...]":
+        """Split the leaf along dimension `dim` into parts of the given sizes, which can be initialised separately."""
+        whole = self.size(dim)
+        if not isinstance(split_size, Sequence):
+            split_size = [min(split_size, whole - start) for start in range(0, whole, split_size)]
+        if sum(split_size) != whole:
+            raise ValueError(
+                f"{type(self).__name__}.split: the sizes do not fill dimension {dim}; expected a sum of {whole}, got "
+                f"{list(split_size)}."
+            )
+        starts = itertools.accumulate(split_size, initial=0)
+        return tuple(self.narrow(dim, start, size) for start, size in zip(starts, split_size, strict=False))
+
+    def narrow(self, dim: int, start: int, length: int) -> "_Part":
+        """Return the part from `start` to `start + length` along dimension `dim`, for separate initialisation."""
+        return self[(slice(None),) * (dim % self.ndim) + (slice(start, start + length),)]
 
     def __iter__(self) -> "Iterator[_Part]":
         return (self[i] for i in range(len(self)))
 
     def copy_(self, array: Any) -> "Initialised":
-        """Set the initial value to `array`, broadcast to the shape."""
-        array = array if isinstance(array, jax.Array) else np.asarray(array)
-        if any(n not in (1, m) for n, m in zip(reversed(array.shape), reversed(self.size()), strict=False)) or (
-            array.ndim > self.ndim
+        """Set the initial value to `array`, broadcast to the shape of this leaf. If `array` is a leaf or a part of a
+        leaf, copy the initial value that `array` has at the time of this call.
+        """
+        if not isinstance(array, jax.Array | Initialised):
+            array = np.asarray(array)
+        shape = array.size() if isinstance(array, Initialised) else array.shape
+        if any(n not in (1, m) for n, m in zip(reversed(shape), reversed(self.size()), strict=False)) or (
+            len(shape) > self.ndim
         ):
-            raise ValueError(f"{type(self).__name__}: expected an array of shape {self.size()}, got {array.shape}.")
-        self.init = functools.partial(fixed, array=array)
+            raise ValueError(
+                f"{type(self).__name__}: expected an array that broadcasts to shape {self.size()}, got shape {shape}."
+            )
+        if not isinstance(array, Initialised):
+            self.init = functools.partial(fixed, array=array)
+        elif array.origin is self.origin:
+            self.origin.change(functools.partial(_moved, source=array, target=self))
+        else:
+            self.init = Same(array)
         return self
 
-    def normal_(self, mean: float = 0.0, std: float = 1.0) -> "Initialised":
-        return initialisers.normal_(self, mean, std)
+    def normal_(self, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> "Initialised":
+        return initialisers.normal_(self, mean, std, generator)
 
-    def uniform_(self, a: float = 0.0, b: float = 1.0) -> "Initialised":
-        return initialisers.uniform_(self, a, b)
+    def uniform_(self, a: float = 0.0, to: float = 1.0, *, generator: Any = None) -> "Initialised":
+        return initialisers.uniform_(self, a, to, generator)
+
+    def bernoulli_(self, p: float = 0.5, *, generator: Any = None) -> "Initialised":
+        self.init = functools.partial(bernoulli, p=p)
+        return self
 
     def fill_(self, value: float) -> "Initialised":
         return initialisers.constant_(self, value)
@@ -124,49 +204,158 @@ class Initialised:
         return initialisers.zeros_(self)
 
     def change(self, function: Callable[[jax.Array], jax.Array]) -> "Initialised":
-        """Apply a function to the initial value."""
+        """Apply `function` to the initial value of the leaf."""
         if self.init is None:
             raise ValueError(f"{type(self).__name__}: there is no init to change. Call nn.init.normal_(p) first.")
-        self.init = functools.partial(_changed, before=self.init, function=function)
+        self.init = functools.partial(changed, before=self.init, function=function)
         return self
 
     def mul_(self, other: Any) -> "Initialised":
-        return self.change(functools.partial(_operated, operate=operator.mul, other=other))
+        return self._operate(operator.mul, other)
 
     def div_(self, other: Any) -> "Initialised":
-        return self.change(functools.partial(_operated, operate=operator.truediv, other=other))
+        return self._operate(operator.truediv, other)
 
     def add_(self, other: Any, *, alpha: float = 1) -> "Initialised":
-        return self.change(functools.partial(_operated, operate=operator.add, other=other, alpha=alpha))
+        return self._operate(operator.add, other, alpha=alpha)
 
     def sub_(self, other: Any, *, alpha: float = 1) -> "Initialised":
-        return self.change(functools.partial(_operated, operate=operator.sub, other=other, alpha=alpha))
+        return self._operate(operator.sub, other, alpha=alpha)
 
     def clamp_(self, min: Any = None, max: Any = None) -> "Initialised":
-        return self.change(functools.partial(_clamped, min=min, max=max))
+        return self.change(functools.partial(clamped, min=min, max=max))
+
+    clip_ = clamp_
+
+    def clamp_min_(self, min: Any) -> "Initialised":
+        return self.clamp_(min)
+
+    def clamp_max_(self, max: Any) -> "Initialised":
+        return self.clamp_(max=max)
+
+    def pow_(self, exponent: Any) -> "Initialised":
+        return self._apply("power", exponent)
+
+    def abs_(self) -> "Initialised":
+        return self._apply("abs")
+
+    def neg_(self) -> "Initialised":
+        return self._apply("negative")
+
+    def sign_(self) -> "Initialised":
+        return self._apply("sign")
+
+    def round_(self) -> "Initialised":
+        return self._apply("round")
+
+    def floor_(self) -> "Initialised":
+        return self._apply("floor")
+
+    def ceil_(self) -> "Initialised":
+        return self._apply("ceil")
+
+    def square_(self) -> "Initialised":
+        return self._apply("square")
+
+    def sqrt_(self) -> "Initialised":
+        return self._apply("sqrt")
+
+    def reciprocal_(self) -> "Initialised":
+        return self._apply("reciprocal")
+
+    def exp_(self) -> "Initialised":
+        return self._apply("exp")
+
+    def log_(self) -> "Initialised":
+        return self._apply("log")
+
+    def tanh_(self) -> "Initialised":
+        return self._apply("tanh")
+
+    def erfinv_(self) -> "Initialised":
+        return self.change(jax.scipy.special.erfinv)
+
+    def triu_(self, diagonal: int = 0) -> "Initialised":
+        return self._apply("triu", diagonal)
+
+    def tril_(self, diagonal: int = 0) -> "Initialised":
+        return self._apply("tril", diagonal)
+
+    def masked_fill_(self, mask: Any, value: Any) -> "Initialised":
+        return self.change(functools.partial(filled, mask=mask, value=value))
+
+    def _operate(self, operate: Any, other: Any, alpha: float = 1) -> "Initialised":
+        if isinstance(other, Initialised):
+            raise _no_values(self, other)
+        return self.change(functools.partial(operated, operate=operate, other=other, alpha=alpha))
+
+    def _apply(self, name: str, *args: Any) -> "Initialised":
+        return self.change(functools.partial(named, name=name, args=args))
 
     __imul__, __itruediv__, __iadd__, __isub__ = mul_, div_, add_, sub_
 
 
-def _changed(key: jax.Array, shape: tuple[int, ...], dtype: Any, *, before: Init, function: Any) -> jax.Array:
-    return function(before(key, shape, dtype)).astype(dtype)
+def _moved(whole: jax.Array, *, source: Initialised, target: Initialised) -> jax.Array:
+    return target.put(whole, jnp.broadcast_to(source.within(whole), target.size()))
 
 
-def _clamped(value: jax.Array, *, min: Any, max: Any) -> jax.Array:
-    return jnp.clip(value, min, max)
+def _no_values(target: Any, source: Any) -> TypeError:
+    return TypeError(
+        f"{type(target).__name__}: a {type(source).__name__.strip('_')} describes an array and has no values here; "
+        f"expected an array, got a description of shape {source.size()}. Compute with the arrays in params, after "
+        "init: params['a'] = 0.5 * params['b']."
+    )
 
 
-def _operated(value: jax.Array, *, operate: Any, other: Any, alpha: float = 1) -> jax.Array:
-    return operate(value, jnp.asarray(other, value.dtype) * jnp.asarray(alpha, value.dtype))
+def shares(where: str, source: Initialised) -> TypeError:
+    """Return the error for an assignment that would let two parameters or buffers share their values."""
+    return TypeError(
+        f"{where}: two leaves cannot share their values; expected an array or a copy, got a description of shape "
+        f"{source.size()}. Copy it with p.data.clone(), or assign the parameter itself to tie the two."
+    )
 
 
-class _Part(Initialised):
-    """`leaf[index]` of a description. Initialising it changes only that part of the leaf's initial value."""
+class Clone(Initialised):
+    """The copy that `p.data.clone()` makes of a leaf or of a part of one. The copy does not belong to a net.
+
+    `nn.Parameter`, `nn.Buffer`, `register_buffer`, `copy_` and `data = …` accept a `Clone` in place of an array.
+    """
+
+    def __init__(self, source: Initialised):
+        self.init: Init | None = Same(source)
+        self.shape, self.dtype = source.size(), source.dtype
+
+
+class _Portion(Initialised):
+    """The base class for a part of a leaf and for a view of a leaf in another shape."""
+
+    _leaf: Initialised
+
+    @property
+    def dtype(self) -> Any:  # type: ignore[override]
+        return self._leaf.dtype
+
+    @property
+    def origin(self) -> Initialised:
+        return self._leaf.origin
+
+
+class _Part(_Portion):
+    """The part `leaf[index]` of a leaf. Initialising this part leaves the rest of the leaf unchanged."""
 
     def __init__(self, leaf: Initialised, index: Any):
         self._leaf, self._index = leaf, index
         whole = jax.ShapeDtypeStruct(leaf.size(), jnp.float32)
         self.shape = jax.eval_shape(lambda a: a[index], whole).shape
+
+    def within(self, whole: jax.Array) -> jax.Array:
+        return self._leaf.within(whole)[self._index]
+
+    def put(self, whole: jax.Array, value: jax.Array) -> jax.Array:
+        return self._leaf.put(whole, self._leaf.within(whole).at[self._index].set(value))
+
+    def is_at(self, leaf: Initialised, index: Any) -> bool:
+        return self._leaf is leaf and self._index is index
 
     @property
     def init(self) -> Init | None:
@@ -179,34 +368,33 @@ class _Part(Initialised):
                 "Parameter: the entire parameter must have an init before a part of it is initialised. For example, "
                 "call nn.init.normal_(p) before p[0].zero_()."
             )
+        whole = self._leaf.init or initialisers.zeros()
         self._leaf.init = functools.partial(
-            _in_part, whole=self._leaf.init or initialisers.zeros(), index=self._index, part=new
+            in_part, whole=whole, index=self._index, part=new, place=1 + parts_in(whole)
         )
 
     def change(self, function: Callable[[jax.Array], jax.Array]) -> "Initialised":
-        self._leaf.change(functools.partial(_in_place, index=self._index, function=function))
+        self._leaf.change(functools.partial(in_place, index=self._index, function=function))
         return self
 
 
-def _in_place(whole: jax.Array, *, index: Any, function: Any) -> jax.Array:
-    return whole.at[index].set(function(whole[index]))
-
-
-class _View(Initialised):
-    """`leaf.view(shape)` of a description. Initialising it initialises the leaf."""
+class _View(_Portion):
+    """The view `leaf.view(shape)` of a leaf. Initialising this view initialises the entire leaf."""
 
     def __init__(self, leaf: Initialised, shape: Sequence[int]):
         whole = jax.ShapeDtypeStruct(leaf.size(), jnp.float32)
         self._leaf, self.shape = leaf, jax.eval_shape(lambda a: a.reshape(shape), whole).shape
 
+    def within(self, whole: jax.Array) -> jax.Array:
+        return self._leaf.within(whole).reshape(self.size())
+
+    def put(self, whole: jax.Array, value: jax.Array) -> jax.Array:
+        return self._leaf.put(whole, value.reshape(self._leaf.size()))
+
     @property
     def init(self) -> Init | None:
-        return self._leaf.init and functools.partial(_reshaped, init=self._leaf.init, drawn=self._leaf.size())
+        return self._leaf.init and functools.partial(reshaped, init=self._leaf.init, drawn=self._leaf.size())
 
     @init.setter
     def init(self, new: Any) -> None:
-        self._leaf.init = functools.partial(_reshaped, init=new, drawn=self.size())
-
-
-def _reshaped(key: jax.Array, shape: tuple[int, ...], dtype: Any, *, init: Init, drawn: tuple[int, ...]) -> jax.Array:
-    return init(key, drawn, dtype).reshape(shape)
+        self._leaf.init = functools.partial(reshaped, init=new, drawn=self.size())

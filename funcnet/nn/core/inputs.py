@@ -14,11 +14,11 @@ CONTAINERS = (list, dict, set, deque)  # the plain containers that apply copies
 
 
 def arrays(given: Any) -> Any:
-    """Return arguments with JAX arrays in place of NumPy arrays, also inside plain lists, tuples and dicts.
+    """Return arguments with JAX arrays in place of NumPy arrays, including those in plain lists, tuples and dicts.
 
-    `forward` could otherwise change a NumPy array in place, which is the caller's array. Integers that are constants of
-    the program being traced remain NumPy arrays, because they may be static (lengths, for example). They become
-    read-only.
+    Without this conversion, `forward` could change the caller's NumPy array in place. While JAX traces, NumPy arrays of
+    integers and booleans remain NumPy arrays, because they may be static (lengths, for example). They become read-only
+    views.
     """
     if type(given) is np.ndarray:
         if given.dtype != bool and not jnp.issubdtype(given.dtype, jnp.number):
@@ -42,8 +42,8 @@ class _Pair(NamedTuple):
 
 
 class OutputAndState(_Pair):
-    """The result of `apply` outside of transformations: a pair that raises an error with advice if it is used as an
-    array.
+    """The pair (output, state) that `apply` returns outside of JAX transformations. If code uses this pair as an array,
+    an error with advice is raised.
     """
 
     __slots__ = ()
@@ -63,22 +63,26 @@ class OutputAndState(_Pair):
 
 
 class EvalMode:
-    """The mode of a description that is called like a function. It is eval, with a warning where the mode matters."""
+    """The value of `self.training` in a module that is called like a function, without `apply`. Such a module runs in
+    eval mode. The truth value of an `EvalMode` is False, and a test of the truth value causes a warning.
+    """
 
     def __bool__(self) -> bool:
         warnings.warn(
             "a description was called like a function, which runs it in eval mode. For training mode, call "
-            "net.apply(params, state, x, training=True, rng=key).",
+            "net.apply(params, state, x, training=True, rng=key). Inside forward, write "
+            "F.dropout(x, p, rng=self.make_rng()) in place of torch's nn.Dropout(p)(x).",
             stacklevel=2,
         )
         return False
 
 
 def warn_of_lost_changes(copies: list[tuple[Any, str, Any, Any]]) -> None:
-    """Warn of plain containers that forward has changed.
+    """Warn about plain containers that forward has changed.
 
     Args:
-        copies: (frame, name of the attribute, original, copy that forward had).
+        copies: one tuple per container: the frame of the module, the name of the attribute, the original container, and
+            the copy that `forward` used.
     """
     for frame, name, original, copy in copies:
         if not _same(original, copy):

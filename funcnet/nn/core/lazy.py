@@ -1,14 +1,16 @@
-"""Inference of lazy shapes, by an abstract run on an example input.
+"""Inference of lazy shapes, with an abstract run on an example input.
 
-A lazy module has leaves of shape None and a method ``lazy_shapes(*inputs) -> {name: shape}``. The description is not
-changed: `init` returns arrays of the inferred shapes, and `forward` uses them. If the initial value of a bias depends
-on the fan-in of the weight, the bias has the shape `BiasShape` and the init `init_bias`.
+A lazy module has leaves of shape None and a method ``lazy_shapes(*inputs) -> {name: shape}``. The leaves of the
+description keep the shape None after `init`. Only the arrays that `init` returns have the inferred shapes. If the
+initial value of a bias depends on the fan-in of the weight, the bias has the shape `BiasShape` and the init
+`init_bias`.
 
 If the parts of a module depend on the example input (`bridges.FromLinen`), the module has one leaf of shape None in
-their place. Its method ``settle()`` is called after the run and puts the parts into the description.
+place of the parts. After the abstract run, the method ``settle()`` of the module puts the parts into the description.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -20,11 +22,11 @@ from funcnet.nn.core.call import Call
 from funcnet.nn.core.parameter import Buffer, Parameter
 from funcnet.nn.core.parts import LeafPlace, build, join, leaves, walk
 
-__all__ = ["BiasShape", "infer", "init_bias"]
+__all__ = ["BiasShape", "abstract_run", "infer", "init_bias"]
 
 
 class BiasShape(tuple[int, ...]):
-    """The shape of a bias, with the fan-in of its weight.
+    """The shape of a lazy bias, together with the fan-in of the weight in the same layer.
 
     >>> BiasShape((5,), fan_in=3).fan_in
     3
@@ -45,7 +47,9 @@ def init_bias(key: jax.Array, shape: Any, dtype: Any) -> jax.Array:
 
 
 class _Watch:
-    """Acts as the hooks of a call, and sets the shapes of the leaves of each lazy module before the module runs."""
+    """An object that is passed to an abstract run in place of hooks. Before a lazy module runs, its leaves get the
+    shapes that its method `lazy_shapes` returns.
+    """
 
     def __init__(self) -> None:
         self.shapes: dict[str, tuple[int, ...]] = {}
@@ -61,27 +65,51 @@ class _Watch:
 
 
 def infer(module: Any, args: Any, kwargs: Any) -> dict[str, tuple[int, ...]]:
-    """Return {dotted name: shape} of the lazy leaves, from one abstract run in eval mode. The result is {} if no leaf
-    is lazy.
+    """Infer the shapes of the lazy leaves of a net in one abstract run in eval mode, and return {dotted name: shape}.
+    After the run, call the method `settle()` of each module that has this method. If no leaf is lazy, return {} without
+    a run.
     """
     if all(place.leaf.shape is not None for place in walk(module)):
         return {}
+    shapes, _ = abstract_run(module, args, kwargs)
+    for inner in list(module.modules()):
+        if hasattr(inner, "settle"):
+            inner.settle()
+    return shapes
+
+
+def abstract_run(
+    module: Any, args: Any, kwargs: Any, method: str | None = None, dtype: Any = None
+) -> tuple[dict[str, tuple[int, ...]], Any]:
+    """Run a net in eval mode on shapes and dtypes, without computing arrays.
+
+    Args:
+        module: the description.
+        args, kwargs: the inputs.
+        method: name of the method to run in place of `forward`.
+        dtype: dtype of the floating-point parameters and buffers. By default, each leaf keeps its dtype.
+
+    Returns:
+        ({dotted name: shape} of the lazy leaves, the output with `jax.ShapeDtypeStruct`s in place of arrays). NumPy
+        arrays of integers remain in the output, and so do values that are not arrays.
+    """
 
     def blank(place: LeafPlace) -> jax.Array:
-        dtype = jax.dtypes.canonicalize_dtype(place.leaf.dtype)  # counters are int64, which JAX has only with x64
-        return jnp.zeros((*place.stacks, *(place.leaf.shape if place.leaf.shape is not None else (0,))), dtype)
+        own = jax.dtypes.canonicalize_dtype(place.leaf.dtype)  # counters are int64, which JAX has only with x64
+        given = own if dtype is None or not jnp.issubdtype(own, jnp.floating) else dtype
+        return jnp.zeros((*place.stacks, *(place.leaf.shape if place.leaf.shape is not None else (0,))), given)
 
     watch = _Watch()
+    joins: list[Callable[[list[Any]], Any]] = []
     arrays, with_arrays = tree.arrays_of((args, kwargs), numpy_integers=False)
 
     def run(arrays: list[Any]) -> Any:
         args, kwargs = with_arrays(arrays)
         params, state = build(module, Parameter, blank), build(module, Buffer, blank)
         call = Call(rng=jax.random.key(0), hooks=watch)
-        return binding.run(module, params, state, args, kwargs, call)[0]
+        found, join = tree.arrays_of(binding.run(module, params, state, args, kwargs, call, method)[0], False)
+        joins.append(join)
+        return found
 
-    jax.eval_shape(run, arrays)
-    for inner in list(module.modules()):
-        if hasattr(inner, "settle"):
-            inner.settle()
-    return watch.shapes
+    found = jax.eval_shape(run, arrays)
+    return watch.shapes, joins[-1](found)

@@ -1,9 +1,9 @@
-"""The core class, `Module`, which describes a net. `init` makes its params and state, and `apply` runs it purely.
+"""The core class, `Module`, which describes a net. `init` makes its params and state, and `apply` runs the net.
 
 - *description*: a plain object without arrays. Its parts are the `Parameter`s, `Buffer`s and `Module`s among its
   attributes, so its `__dict__` is the only registry.
-- *params, state*: two nested dicts of arrays that mirror the tree of modules. A leaf that several modules share is only
-  under its first name.
+- *params, state*: two nested dicts of arrays that mirror the tree of modules. A leaf that several modules share is
+  stored only under its first name.
 - *bound copy*: the object that is `self` inside `forward`, with arrays in place of leaves. `apply` makes the copy, runs
   `forward`, reads the buffers back and discards the copy (`binding.py`).
 
@@ -22,9 +22,14 @@ from funcnet.nn.core import binding, display, lazy, notes, overrides, pure, stat
 from funcnet.nn.core.absent import METHODS
 from funcnet.nn.core.call import Training, outermost, refuse_unknown, require_key
 from funcnet.nn.core.description import Description
+from funcnet.nn.core.finite import PROBES, flagged_apply
+from funcnet.nn.core.fresh import call_unbound
 from funcnet.nn.core.hooks import RemovableHandle
-from funcnet.nn.core.inputs import EvalMode, OutputAndState, arrays
-from funcnet.nn.core.parts import description_of, frame_of, leaves, values, walk
+from funcnet.nn.core.inputs import OutputAndState, arrays
+from funcnet.nn.core.own_hooks import Hooked, hooked
+from funcnet.nn.core.parts import description_of, frame_of, leaves, values
+from funcnet.nn.core.placement import Placed
+from funcnet.nn.core.scratch import missing
 from funcnet.nn.core.sharding import Sharded
 from funcnet.nn.core.snapshot import compared_by_description
 from funcnet.nn.core.start import restart, start
@@ -35,23 +40,27 @@ Tree = dict[str, Any]
 __all__ = ["Module"]
 
 
-class Module(Description, Sharded):
+class Module(Description, Hooked, Placed, Sharded, state_dict_hooks.LoadsStateDict):
     """A description of a computation with parameters and buffers, as in torch, that runs as a pure function.
 
     Subclass it as in torch: assign layers, `nn.Parameter`s and buffers in `__init__`, and compute in `forward`.
 
-    Differs from torch: a module has no arrays. `init` returns them, and `apply` takes them. `training`, randomness and
-    hooks are arguments of `apply`. Modules in a plain list cannot be called; use `nn.ModuleList`. `apply` copies the
-    lists, dicts, sets and deques among the attributes, including nested ones, so changes that `forward` makes to them
-    are lost afterwards, with a warning. `forward` should not store arrays in other objects, because tracers would stay
-    there under `jit`. A module without parameters and buffers may be called as a function: `nn.MSELoss()(x, y)`.
+    Differs from torch: a module has no arrays. `init` returns arrays, and `apply` takes them. `training`, randomness
+    and hooks are arguments of `apply`. As in torch, a plain list registers no modules. Here, modules with parameters
+    must be registered to be called; use `nn.ModuleList`. Plain lists, tuples, dicts, partials, methods and lambdas
+    among the attributes may refer to registered modules. `apply` copies the lists, dicts, sets and deques, including
+    nested ones, so changes that `forward` makes to them are lost after the call, and a warning reports them. The value
+    of an attribute that `forward` sets lasts until the end of the call, unless the attribute is a buffer. `forward`
+    should not store arrays in other objects, because under `jit` these would keep tracers. A module without parameters
+    and buffers may be called as a function, in eval mode: `nn.MSELoss()(x, y)`. `forward` may create and call a
+    container of the net's modules, in which new modules are in training mode: `nn.Sequential(self.a, nn.ReLU())(x)`.
 
     A description may change between calls (`net.act = nn.Tanh()`, `nn.init.zeros_(net.fc.weight)`,
     `net.fc.requires_grad_(False)`). A function that is already jitted keeps its program, so jit it again after a
     change. If a module, a leaf or an attribute changes after `jit`, a warning reports it. A new `jax.jit(net.apply)` or
-    `jax.jit(net.init)` notices changes of modules and leaves, of attributes, and of the items of plain lists, dicts and
-    sets. Without a change, it reuses the earlier program. It does not notice deeper changes, such as a new value in a
-    field of a configuration object. Assign a new object instead.
+    `jax.jit(net.init)` compiles again if a module, a leaf, an attribute, or an item of a plain list, dict or set has
+    changed. Otherwise, the new function reuses the earlier program. JAX does not notice deeper changes, such as a new
+    value in a field of a configuration object. Assign a new object instead.
 
     Example:
         >>> import jax
@@ -73,9 +82,9 @@ class Module(Description, Sharded):
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html
     """
 
-    training = False  # inside forward, the mode of this `apply`; a class attribute so that no part takes the name
+    training = False  # the mode inside forward; defined on the class so that no part can take this name
 
-    _version = 1  # of the layout of the state_dict, as in torch
+    _version = 1  # the version of the state_dict's layout, as in torch
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         overrides.refuse_device(cls, kwargs)
@@ -94,7 +103,7 @@ class Module(Description, Sharded):
         """Initialise the arrays of this module.
 
         Args:
-            rng: a key. The key of each leaf is folded from its dotted name, so adding a layer does not change others.
+            rng: a key. Each leaf's key is derived from `rng` and its dotted name, so a new layer changes no other leaf.
             *example_inputs, **kwargs: arguments of `forward`, needed only for lazy modules. Only shapes are used.
 
         Returns:
@@ -102,17 +111,17 @@ class Module(Description, Sharded):
 
         Raises:
             ValueError: if a leaf has no init, or a leaf is lazy and there is no example input.
+            TypeError: if `rng` is not a key.
         """
         require_key(rng, f"{type(self).__name__}.init")
         shapes = lazy.infer(self, example_inputs, kwargs) if example_inputs or kwargs else {}
         return start(self, rng, shapes, {})
 
     def reinit(self, rng: jax.Array, values: Tree, patterns: tree.Patterns) -> Tree:
-        """Return params (or state) with new initial values for some leaves, for example those of a head for
-        fine-tuning.
+        """Return params (or state) with new initial values for some leaves, such as those of a head to fine-tune.
 
         Args:
-            rng: a key. Every leaf gets the value that `init(rng)` gives it.
+            rng: a key. Every chosen leaf gets the value that `init(rng)` would give it.
             values: params or state, as returned by `init` or `load_state_dict`.
             patterns: names of leaves or modules, see `funcnet.tree`.
 
@@ -134,8 +143,7 @@ class Module(Description, Sharded):
     def partition(self, params: Tree) -> tuple[Tree, Tree]:
         """Split params into (trainable, frozen) by `requires_grad`. `tree.merge` joins them again.
 
-        Differentiate only with respect to the trainable params, so that the frozen ones need no gradients and no
-        optimizer state.
+        Differentiate only with respect to the trainable params. Frozen params need no gradients or optimizer state.
 
         >>> import jax
         >>> from funcnet import nn
@@ -151,7 +159,7 @@ class Module(Description, Sharded):
     def subtree(self, name: str, params: Tree | None = None, state: Tree | None = None) -> tuple[Tree, Tree]:
         """Return (params, state) of the child `name`, including leaves that are stored under another module's name.
 
-        Inside `forward`, `params` and `state` are not needed, because the arrays of the current call are used.
+        Inside `forward`, `params` and `state` may be left out, because the arrays of the call are used.
 
         >>> import jax
         >>> from funcnet import nn
@@ -187,8 +195,8 @@ class Module(Description, Sharded):
             params, state: params and state, as returned by `init`.
             *inputs, **kwargs: arguments of `forward`.
             training: if True, dropout and normalisation are in training mode. In a dict {name pattern: bool}, the
-                last match wins, and modules without a match are in eval mode. Under `jit`, close over `training`,
-                because it is static.
+                last match wins, and modules without a match are in eval mode. `training` is static, so under `jit` use
+                `jax.jit(functools.partial(net.apply, training=True))`.
             rng: a key, needed if a module uses randomness.
             hooks: an `nn.Hooks`, or None.
             method: name of another method to run in place of `forward`.
@@ -197,9 +205,10 @@ class Module(Description, Sharded):
             (output, state). The new state has the new values of the buffers in the structure of the given `state`.
 
         Raises:
-            ValueError: if params or state do not fit the description, `rng` is missing but randomness is used, or a
-                buffer changes its shape.
-            TypeError: if params or state are missing, or an argument of `forward` has the name of one of `apply`.
+            ValueError: if params or state do not fit the description, `rng` is missing but randomness is used, a buffer
+                changes its shape, or there is no such `method`.
+            TypeError: if an argument has the wrong type or an unknown name, or an argument that `forward` and `apply`
+                have in common is passed to `forward` by keyword.
         """
         if state is None and not inputs and callable(params):
             for child in self.children():
@@ -214,6 +223,8 @@ class Module(Description, Sharded):
         net = description_of(self)
         if method is None:
             refuse_unknown(net, kwargs)
+        if PROBES in params:
+            return flagged_apply(net, params, state, inputs, kwargs, method, training=training, rng=rng, hooks=hooks)
         call = outermost(net, "apply", inputs, method, training, rng, hooks)
         if call.is_eager:
             given = binding.run(net, params, state, arrays(inputs), arrays(kwargs), call, method)
@@ -225,31 +236,18 @@ class Module(Description, Sharded):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         frame = frame_of(self)
-        if frame is None and next(walk(self), None) is None:
-            call = outermost(self, "__call__", args, None, False, None, None)
-            call.training = EvalMode()
-            return binding.run(self, {}, {}, arrays(args), arrays(kwargs), call)[0]
         if frame is None:
-            raise TypeError(
-                f"{type(self).__name__}: a description holds no arrays and cannot be called directly. Call "
-                "net.apply(params, state, x). Only submodules that are attributes of the module, or items of an "
-                "nn.ModuleList, can be called inside forward. Submodules in a plain list or dict, in a "
-                "functools.partial of a method, or in a lambda over self are not found. Store the method itself, "
-                "self.act = self.method, and create the partial or lambda in forward."
-            )
+            return call_unbound(self, args, kwargs)
         call = frame.call
         forward = functools.partial(binding.computing, self, self.forward) if frame.computed else self.forward
         forward = pure.recomputed(self, forward)
-        if call.hooks is None:
-            out = call.run(frame, forward, *args, **kwargs)
-        else:
-            out = call.run(frame, call.hooks.run, self, frame.name, forward, args, kwargs)
+        out = call.run(frame, hooked(call.hooks, self, frame.name, forward), *args, **kwargs)
         return call.record(frame, out)
 
     def __getattr__(self, name: str) -> Any:
-        """Return a computed attribute inside forward, for a module that is not running.
+        """Return the array of a computed attribute of this bound module, whose own `forward` is not running.
 
-        For a method that only torch has, the error says what to use instead.
+        If `name` is a method that only torch's Module has, the AttributeError says what to use instead.
         """
         frame = frame_of(self)
         if frame is not None and name in frame.computed:
@@ -258,16 +256,19 @@ class Module(Description, Sharded):
             raise AttributeError(
                 f"{type(self).__name__}.{name} does not exist here. {METHODS[name]}", name=name, obj=self
             )
+        if frame is not None and name not in vars(self) and not hasattr(type(self), name):
+            raise missing(self, name)
         return object.__getattribute__(self, name)  # raises the usual error, or that of a property
 
     def make_rng(self) -> jax.Array:
-        """Return a new key, derived from the module's name and the number of keys drawn. Use it only inside `forward`.
+        """Return a new random key, derived from the module's name and a counter. Use it only inside `forward`.
 
-        Without an `rng`, the result raises ValueError as soon as something draws from it. So a function that is random
-        only in training, such as `F.dropout`, may get `rng=self.make_rng()` in both modes.
+        If `apply` got no `rng`, the returned object raises ValueError when a random function uses it. So a function
+        that is random only in training, such as `F.dropout`, may get `rng=self.make_rng()` in both modes.
 
         Raises:
-            ValueError: if the call is inside a scan or vmap that `forward` itself started.
+            ValueError: if the call is inside a transformation that `forward` itself started, such as scan or vmap.
+            TypeError: outside of `forward`.
         """
         frame = frame_of(self)
         if frame is None:
@@ -279,18 +280,18 @@ class Module(Description, Sharded):
         return random.key_for_name(frame.call.rng, f"{frame.path}#{next(frame.draws)}")
 
     def train(self, mode: bool = True) -> Any:
-        """Set the mode of this module and its children. Only `apply` calls it, for classes that override it.
+        """Set the mode of this module and its children. `apply` calls this method if a class overrides it.
 
         An override works as in torch, for example `super().train(mode)` and then `self.bn.eval()` for a frozen
         BatchNorm.
 
         Raises:
-            AttributeError: outside of `apply`, because the mode is an argument of `apply`.
+            AttributeError, ValueError: if called outside of `apply` or inside `forward`. Pass the mode to `apply`.
         """
         return overrides.set_mode(self, mode)
 
     def eval(self) -> Any:
-        """The same as `train(False)`."""
+        """Set eval mode. This is the same as `train(False)`."""
         return self.train(False)
 
     # ------------------------------------------------------------------------------------------------ stacks of layers
@@ -300,7 +301,7 @@ class Module(Description, Sharded):
         return state_dict.restack(self, params, stacked=True)
 
     def unstack(self, params: Tree) -> Tree:
-        """Return the tree with one subtree per layer of every `Repeat`. This is the inverse of `stack`."""
+        """Return params, state or gradients with one subtree per layer of every `Repeat`, as the inverse of `stack`."""
         return state_dict.restack(self, params, stacked=False)
 
     # --------------------------------------------------------------------------------------------------- checkpoints
@@ -308,8 +309,8 @@ class Module(Description, Sharded):
     def state_dict(self, params: Tree, state: Tree, prefix: str = "") -> OrderedDict[str, Any]:
         """Return {dotted name: array} with torch's names, shapes and order.
 
-        Tied arrays are under all their names, and counters are int64. The dict has an attribute `_metadata` with the
-        layout version of every module, as in torch. `weights.save` writes it.
+        Tied arrays appear under all their names, and counters are int64. The dict has an attribute `_metadata` with the
+        layout version of every module, as in torch.
         """
         return state_dict.dump(binding.bind(self, params, state), prefix)
 
@@ -325,6 +326,7 @@ class Module(Description, Sharded):
 
         Raises:
             ValueError: if names are missing or unexpected, or shapes differ. The message lists all these names.
+            TypeError: if `sd` is not a mapping, or `into` is not a pair.
         """
         return state_dict.load(self, sd, strict, into)
 
@@ -356,7 +358,7 @@ class Module(Description, Sharded):
         return state_dict_hooks.register(self, state_dict_hooks.LOAD_POST, hook)
 
     def absent_before(self, version: int) -> tuple[str, ...]:
-        """Return the leaves that state_dicts of this version (0: no version) lack. They keep their initial values."""
+        """Return leaf names that state_dicts of layout `version` (0: none) lack. The leaves keep initial values."""
         return ()
 
     # ----------------------------------------------------------------------------------------------------- displaying
@@ -388,7 +390,7 @@ class Module(Description, Sharded):
         return summary.summarize(self, example_inputs, kwargs, training, rng)
 
     def extra_repr(self) -> str:
-        """Return the text between the parentheses in `repr`."""
+        """Return the text that `repr` shows in parentheses after the class name."""
         return ""
 
     def __repr__(self) -> str:

@@ -1,9 +1,9 @@
-"""Notes about what was done with a description, which are used only for warnings.
+"""Notes about which modules `jax.jit` has traced and which leaves have values. The notes are used only for warnings.
 
-`init` and `apply` change no description. A user of torch expects that a change of a module takes effect at once. Here,
-the values that `init` has made and the programs that `jax.jit` has compiled do not change, so a change that comes too
-late is reported. The notes are weak references to the parts and are stored outside of them, so copies and pickles do
-not have the notes.
+`init` and `apply` do not change the module itself. A user of torch expects that a change to a module takes effect at
+once. Here, the values that `init` has made and the programs that `jax.jit` has compiled do not change, so a warning
+reports a change that comes too late. The notes are weak references to the parts and are stored outside of them, so
+copies and pickles of a part do not contain its notes.
 """
 
 import warnings
@@ -34,7 +34,7 @@ class Notes:
 
 
 TRACED = Notes()  # modules and leaves whose net was traced by jax.jit
-STARTED = Notes()  # leaves of which values were made
+STARTED = Notes()  # leaves whose values were made
 
 
 def is_abstract(tree: Any) -> bool:
@@ -49,7 +49,7 @@ def is_abstract(tree: Any) -> bool:
 
 
 def warn_of_change(part: Any, name: str) -> None:
-    """Warn that an attribute of a part is changed after the part was traced."""
+    """Warn that the attribute `name` of a module or leaf was changed, if `jax.jit` has already traced the net."""
     if part in TRACED:
         warnings.warn(
             f"{type(part).__name__}: {name!r} was changed after jax.jit had traced the module. Functions that were "
@@ -59,7 +59,7 @@ def warn_of_change(part: Any, name: str) -> None:
 
 
 def warn_of_init(leaf: Any) -> None:
-    """Warn that the init of a leaf is changed after its values were made."""
+    """Warn that the init function of a leaf was changed, if the values of the leaf have already been made."""
     if leaf in STARTED:
         warnings.warn(
             f"{type(leaf).__name__}: its init was changed after it had been used to create values. These values do not "

@@ -1,7 +1,8 @@
-"""Methods of torch's Module that a subclass may override: `train` and `eval` are honoured, others are refused.
+"""Overrides of the methods of torch's Module: `train` and `eval` take effect, and overrides without effect are refused.
 
-In torch, a training script calls `net.train()` before it trains. An override may keep some layers in eval mode, for
-example a frozen BatchNorm. Here, the mode is an argument of `apply`, so `apply` calls the overrides of a bound copy.
+In torch, a training script calls `net.train()`, and a class may override `train` to keep some layers in eval mode, for
+example a frozen BatchNorm. In funcnet, the mode is an argument of `apply`, so `apply` calls the overridden methods on
+the bound copy.
 """
 
 import functools
@@ -20,14 +21,14 @@ __all__ = ["changes_mode", "honour_modes", "refuse_device", "refuse_ignored", "s
 _HOOKS = "Use register_state_dict_post_hook or register_load_state_dict_pre_hook."
 _TREES = "The arrays are in params and state. Filter these dicts, or use funcnet.tree."
 _IGNORED = {
-    **dict.fromkeys(("state_dict", "load_state_dict", "_save_to_state_dict", "_load_from_state_dict"), _HOOKS),
+    **dict.fromkeys(("state_dict", "load_state_dict", "_save_to_state_dict"), _HOOKS),
     **dict.fromkeys(("named_parameters", "parameters", "named_buffers", "buffers"), _TREES),
     "_apply": "A module has no arrays to change. Use jax.tree.map on params and state.",
 }
 
 
 def refuse_ignored(cls: type) -> None:
-    """Raise TypeError if a class overrides one of torch's methods that is never called here.
+    """Raise TypeError if a class overrides a method of torch that funcnet never calls.
 
     Args:
         cls: the class of a module that is being created.
@@ -54,7 +55,7 @@ def changes_mode(cls: type) -> bool:
 
 
 def set_mode(module: Any, mode: bool) -> Any:
-    """Do what `Module.train` does: set the mode of a bound copy and, through their own `train`, of its children."""
+    """Set the mode of a bound copy, and call `train(mode)` of each child. This implements `Module.train`."""
     frame = frame_of(module)
     if frame is None:
         raise AttributeError(
@@ -74,11 +75,12 @@ def set_mode(module: Any, mode: bool) -> Any:
 
 
 def honour_modes(bound: Any, call: Any) -> None:
-    """Set the modes of a bound copy and its modules. Their own `train` and `eval` methods decide, where they have some.
+    """Set the modes of a bound copy and its submodules by calling their `train` and `eval`, which may be overridden.
 
-    With a bool, the outermost `train` or `eval` is called. With {name: bool}, a module keeps its mode if `train()` and
-    `eval()` both leave it in that mode. The other modules get the mode of the dict. Parameters that an override freezes
-    with requires_grad=False get no gradient in this call.
+    If `call.training` is True, `train` of the bound copy is called, and if it is False, `eval`. If `call.training` is
+    {name: bool}, a module that has the same mode after `train()` and after `eval()` keeps that mode, and the other
+    modules get their mode from the dict. Parameters that an override freezes with requires_grad=False get no gradient
+    in this call.
     """
     modules = list(bound.modules())
     places = [(*place, place.value) for place in walk(bound, Parameter, once=False)]
@@ -110,6 +112,6 @@ def honour_modes(bound: Any, call: Any) -> None:
 
 @functools.cache
 def _defined(cls: type) -> frozenset[str]:
-    """Return the names that a class or its bases define outside of this package."""
+    """Return the names that a class and its base classes define, except for base classes that belong to funcnet."""
     bases = (base for base in cls.__mro__ if base is not object and not base.__module__.startswith("funcnet."))
     return frozenset(name for base in bases for name in vars(base))

@@ -1,9 +1,10 @@
-"""Records of the modules that own a part. With these records, a child that is used alone finds the net that contains
-its shared leaves.
+"""Records of the modules that have a part (a leaf or a child module) among their attributes. With these records, a
+child module that is used alone finds the net that contains its shared leaves.
 
-A part records every module that it is assigned to. The records are weak references that are checked when they are read,
-so they keep no net alive, and a replaced part leaves no trace. A copy starts without records and gets its own
-(`Description.__setstate__`).
+A part (a leaf or a module) records every module to which the part is assigned. The records are weak references, so they
+keep no net alive. Each record is checked when it is read, so a module that no longer has the part does not count. A
+copy of a part starts without records of its owners. `Description.__setstate__` then records the copied module as its
+owner.
 """
 
 import weakref
@@ -16,12 +17,12 @@ __all__ = ["homes", "is_held", "note"]
 
 
 def note(part: Any, module: Any, name: str) -> None:
-    """Record that the part is the attribute `name` of `module`."""
+    """Record that `part`, a leaf or a module, is the attribute `name` of `module`."""
     vars(part).setdefault("_holders", _Holders()).add(module, name)
 
 
 def is_held(part: Any) -> bool:
-    """Return whether the part is an attribute of a module."""
+    """Return whether any module has `part`, a leaf or a module, as an attribute."""
     return next(vars(part).get("_holders", _Holders()).of(part), None) is not None
 
 

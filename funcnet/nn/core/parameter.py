@@ -1,7 +1,8 @@
-"""The leaves of a description, with their shape, dtype and init. No array is made before `Module.init`.
+"""`Parameter` and `Buffer`, the leaves of a module, which describe arrays. No array is made before `Module.init`.
 
-An optimizer updates a `Parameter`. A `Buffer` is state (running statistics, counters, caches). `initialised.py`
-implements the methods that constructors written for torch call on them.
+A `Parameter` describes an array that an optimizer updates. A `Buffer` describes an array of the state, such as running
+statistics, a counter or a cache. `initialised.py` implements the methods that constructors written for torch call on
+leaves.
 """
 
 import copy
@@ -15,7 +16,9 @@ import numpy as np
 
 from funcnet.nn import init as initialisers
 from funcnet.nn.core import notes
-from funcnet.nn.core.initialised import Init, Initialised, copied, fixed
+from funcnet.nn.core.constants import Constant
+from funcnet.nn.core.initialised import Clone, Initialised, shares
+from funcnet.nn.core.inits import Init, NamedKey, Same, copied, fixed, with_keys
 
 __all__ = ["Buffer", "Computed", "Init", "Parameter", "copied"]
 
@@ -23,17 +26,31 @@ _ARRAY = "The array is in the params that net.init returns."
 _VALUES = {
     "grad": "Gradients are returned by jax.grad of a function of params.",
     "backward": "Use jax.grad of a function of params.",
-    **dict.fromkeys(("detach", "numpy", "item", "tolist", "cpu", "cuda", "to", "sum", "mean", "norm", "T"), _ARRAY),
+    "register_hook": "Change the gradients that jax.grad returns, or use nn.Hooks on the module.",
+    **dict.fromkeys(("device", "is_cuda", "get_device"), "Only arrays have a device. Leave it out."),
+    **dict.fromkeys(("numpy", "item", "tolist", "cpu", "cuda", "to", "sum", "mean", "norm", "T"), _ARRAY),
 }
 
 
+# The attributes of a leaf on which the compiled programs of its net depend. Users may set any other attribute as a tag.
+_FIELDS = ("shape", "dtype", "init", "requires_grad", "persistent", "formerly")
+
+
 class _Leaf(Initialised):
+    """The base class of `Parameter` and `Buffer`. As in torch, code may set further attributes on a leaf, such as
+    `p.no_decay = True`. Copies and pickles of the leaf keep these attributes.
+    """
+
+    def fields(self) -> list[Any]:
+        """Return the attributes of this leaf on which the compiled programs of the net depend, such as the dtype."""
+        return [vars(self).get(name) for name in _FIELDS]
+
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "requires_grad" and not isinstance(value, bool | np.bool_):
             raise TypeError(f"Parameter: requires_grad must be a bool; expected True or False, got {value!r:.40}.")
         if name == "init":
             notes.warn_of_init(self)
-        elif vars(self).get(name, value) is not value:
+        elif name in _FIELDS and vars(self).get(name, value) is not value:
             notes.warn_of_change(self, name)
         object.__setattr__(self, name, value)
 
@@ -41,18 +58,6 @@ class _Leaf(Initialised):
         advice = _VALUES.get(name)
         text = f"{type(self).__name__!r} object has no attribute {name!r}"
         raise AttributeError(f"{text}. It describes an array and has no values. {advice}" if advice else text)
-
-    @property
-    def aval(self) -> Any:
-        """The attribute that JAX reads when a description is used as an array."""
-        raise TypeError(
-            f"{self!r} is a description and has no values; expected an array. The arrays are in the params and state "
-            "that net.init returns. Inside forward, they are attributes of the modules. Parameters in a plain list "
-            "are not replaced by arrays: use nn.ParameterList."
-        )
-
-    def __jax_array__(self) -> Any:
-        return self.aval
 
     def __init__(self, shape_or_array: Any, init: Init | None, dtype: Any):
         self.formerly: tuple[str, str] | None = None  # (the end of its name, the end of its former name)
@@ -74,13 +79,17 @@ class _Leaf(Initialised):
                 raise TypeError(
                     f"{type(self).__name__}: the initial value is already given by an array; expected no init."
                 )
-            array = shape_or_array if isinstance(shape_or_array, jax.Array) else np.asarray(shape_or_array)
+            array = shape_or_array
+            if isinstance(array, Initialised) and not isinstance(array.origin, Clone):
+                raise shares(type(self).__name__, array)
+            if not isinstance(array, jax.Array | Initialised):
+                array = np.asarray(array)
             self.shape, self.dtype = tuple(array.shape), dtype or array.dtype
-            self.init = functools.partial(fixed, array=array)
+            self.init = Same(array) if isinstance(array, Initialised) else functools.partial(fixed, array=array)
         else:
             raise TypeError(
                 f"{type(self).__name__}: expected a shape (a tuple of ints) or an array, got {shape_or_array!r:.60}. "
-                "Pass the shape as one tuple of ints. A size that comes from a division needs //."
+                "Pass the shape as one tuple of ints. If a size comes from a division, use //."
             )
         if init is not None and not callable(init):
             raise TypeError(
@@ -93,13 +102,31 @@ class _Leaf(Initialised):
             )
 
     def key_name(self, name: str) -> str:
-        """Return the name from which the leaf's key is folded. For a renamed leaf, it is the earlier name."""
+        """Return the name that determines the leaf's random key: the former name of a renamed leaf, else `name`."""
         if self.formerly is None or not f".{name}".endswith(f".{self.formerly[0]}"):
             return name
         return name.removesuffix(self.formerly[0]) + self.formerly[1]
 
-    def start(self, key: jax.Array, name: str, shape: tuple[int, ...] | None = None) -> jax.Array:
-        """Return the initial array of this leaf."""
+    def start(
+        self,
+        key: jax.Array,
+        name: str,
+        shape: tuple[int, ...] | None = None,
+        known: Callable[[Any], NamedKey | None] = lambda source: None,
+    ) -> jax.Array:
+        """Return the initial array of this leaf.
+
+        Args:
+            key: random key for the initial value of this leaf.
+            name: name of this leaf in the net, for error messages.
+            shape: shape of the array if the leaf is lazy.
+            known: as in `inits.with_keys`. If this leaf is a copy of another leaf, `known` returns the name and key of
+                that leaf.
+
+        Raises:
+            ValueError: if the shape or the init function is not known, or the init function returns an array of another
+                shape.
+        """
         shape = self.shape if self.shape is not None else shape
         if shape is None:
             raise ValueError(f"init: the shape of {name!r} is not known. Pass an example input: init(rng, x).")
@@ -110,20 +137,24 @@ class _Leaf(Initialised):
             )
         dtype = jax.dtypes.canonicalize_dtype(self.dtype)
         try:
-            value = jnp.asarray(self.init(key, shape, dtype), dtype)
+            value = jnp.asarray(with_keys(self.init, known)(key, shape, dtype), dtype)
         except OverflowError as error:
             raise ValueError(f"init: {name!r} {error}") from None
         if value.shape != shape:
             raise ValueError(f"init: the init of {name!r} returned shape {value.shape}; expected {shape}.")
         return value
 
-    def another(self) -> Any:
-        """Return a copy of this leaf with the same initial value. The copy is not shared."""
-        return copy.copy(self)
+    def _resize(self, shape: tuple[int, ...], dtype: Any) -> None:
+        if shape != self.shape:
+            self.shape = shape
+        if dtype is not None and dtype != self.dtype:
+            self.dtype = dtype
 
-    def __repr__(self) -> str:
-        shape = "lazy" if self.shape is None else self.shape
-        return f"{type(self).__name__}({shape}, dtype={np.dtype(self.dtype).name})"
+    def another(self) -> Any:
+        """Return a copy of this leaf with the same initial value. Even if this leaf is shared, the copy is a separate
+        leaf.
+        """
+        return copy.copy(self)
 
 
 class Parameter(_Leaf):
@@ -133,7 +164,7 @@ class Parameter(_Leaf):
         data: shape (ints), or the initial array.
         init: function that is called as ``init(key, shape, dtype)``. `nn.init` has torch's initialisers.
         dtype: dtype of the array. The default is the dtype of `data` if it is an array, else float32.
-        requires_grad: if False, the parameter is frozen. Its gradient is then zero and costs nothing.
+        requires_grad: if False, the parameter is frozen. The gradient of a frozen parameter is zero and costs nothing.
 
     Differs from torch: a `Parameter` has no array. Pass a shape in place of `torch.empty(shape)`.
 
@@ -158,15 +189,18 @@ class Parameter(_Leaf):
         return self
 
 
-class Buffer(_Leaf):
+class Buffer(Constant, _Leaf):
     """The description of an array of state, which has no gradient: `Buffer(shape, init)` or `Buffer(array)`.
 
     Args:
         data: shape (ints), or the initial array.
         init: function that is called as ``init(key, shape, dtype)``. The default is zeros.
         persistent: whether `state_dict` contains the buffer.
-        dtype: dtype of the array. The default is the dtype of `data` if it is an array, else float32. Without x64,
-            int64 counters are int32 in JAX, and `state_dict` widens them again.
+        dtype: dtype of the array. The default is the dtype of `data` if it is an array, else float32. If x64 is
+            disabled in JAX, the array of an int64 buffer is int32, and `state_dict` converts it to int64.
+
+    In a constructor, a buffer that starts as an array or a constant can be used like this array: `2 * self.index`. To
+    pass the array to a function, write `self.index.value`.
 
     Example:
         >>> from funcnet import nn
@@ -180,12 +214,38 @@ class Buffer(_Leaf):
         super().__init__(data, init, dtype)
         self.persistent = persistent
 
+    @property
+    def value(self) -> jax.Array:
+        """The initial array of a buffer that starts as an array or a constant, for constructors that compute with it.
+
+        Raises:
+            TypeError: if the initial array is not known before `init`, or if `init` has already made the net's values.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> from funcnet import nn
+            >>> (2 * nn.Buffer(jnp.ones(2)).value).tolist()
+            [2.0, 2.0]
+        """
+        init: Any = self.init
+        is_array = isinstance(init, functools.partial) and init.func is fixed
+        known = (is_array or initialisers.is_constant(init)) and self not in notes.STARTED
+        if not known or self.shape is None:
+            raise TypeError(
+                f"{self!r} is a description and has no values; expected an array, or in a constructor a buffer that "
+                "starts as an array or a constant. The arrays are in the params and state that net.init returns. "
+                "Inside forward, they are attributes of the modules."
+            )
+        dtype = jax.dtypes.canonicalize_dtype(self.dtype)
+        return jnp.asarray(init(jax.random.key(0), self.shape, dtype), dtype)
+
 
 class Computed(Initialised):
     """The description of an attribute that is computed from other leaves, such as a normalised or pruned weight.
 
-    The attribute is not a part and has no name in params or state. Inside `forward`, it is the computed array. It is
-    computed once per call of its module. If another module reads the attribute, it is computed at every read.
+    A computed attribute is not a leaf, so params and state have no entry for it. Inside `forward`, the attribute is the
+    computed array, which is computed once per call of its module. If code reads the attribute while its module is not
+    running, the array is computed again.
 
     Args:
         name: name of the attribute.
@@ -194,6 +254,7 @@ class Computed(Initialised):
         leaves: leaves from which the array is computed. The default is `source` alone.
     """
 
+    can_be_copied = False
     mark = ""  # the text before the module's class in `repr`
 
     def __init__(
@@ -215,7 +276,7 @@ class Computed(Initialised):
         return any(getattr(leaf, "requires_grad", False) for leaf in self.leaves)
 
     def value(self, bound: Any) -> jax.Array:
-        """Return the computed array, for the bound module that has this attribute."""
+        """Compute the array of this attribute from the leaves of the bound module that has the attribute."""
         raise NotImplementedError
 
     def begin(self, bound: Any, draw: Callable[[_Leaf], jax.Array]) -> None:
@@ -225,7 +286,9 @@ class Computed(Initialised):
         """
 
     def assign(self, module: Any, value: Any) -> None:
-        """Carry out `module.name = value` on a description."""
+        """Carry out the assignment of `value` to this attribute of `module`, outside of `forward`. Raise TypeError,
+        unless a subclass overrides this method.
+        """
         raise TypeError(
             f"{type(module).__name__}.{self.name}: this attribute is computed from other leaves, so nothing can be "
             f"assigned to it; got {type(value).__name__}. Set its initial value with nn.init, or remove the "
@@ -233,10 +296,11 @@ class Computed(Initialised):
         )
 
     def take_out(self, module: Any) -> Any:
-        """Put a leaf back in place of this attribute in the description, and return the leaf.
+        """Replace this computed attribute of `module` by an ordinary parameter or buffer, and return the latter.
 
-        If the source is one of the leaves, the source itself is put back and stays shared. Otherwise a copy of it is
-        put back, because other modules may still have the source with another value.
+        If the attribute is computed from its source, the source itself becomes the attribute and stays shared.
+        Otherwise, a copy of the source becomes the attribute, because other modules may still use the source with a
+        different value.
         """
         leaf = self.source if any(one is self.source for one in self.leaves) else self.source.another()
         if isinstance(leaf, Parameter):
@@ -245,6 +309,3 @@ class Computed(Initialised):
         del vars(module)[self.name]
         setattr(module, self.name, leaf)
         return leaf
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__.strip('_')}({self.shape}, dtype={np.dtype(self.dtype).name})"

@@ -1,12 +1,13 @@
 """Functions that read a description: its parts, the walk over all its leaves, and the frame of a bound copy.
 
-All code that looks into a module uses these functions. They take both descriptions and bound copies.
+All code that looks into a module uses these functions. The argument may be a module without arrays (a description) or a
+bound copy.
 
 - *part*: a leaf (`Parameter`, `Buffer`) or a module among the attributes of a module, whose `__dict__` is the registry.
 - *path*: a dotted name. The segment `*` denotes all layers of a stack (`nn.Repeat(…, scan=True)`). The leaves of a
   stack have one leading axis for the layers.
 - *place*: one leaf under one path. A shared leaf has several places, and the first is its home.
-- *frame*: the data of a bound copy and of its call (`call.Frame`). A description has no frame.
+- *frame*: the data of a bound copy and of its call (`call.Frame`). A module that is not bound has no frame.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,26 +40,35 @@ __all__ = [
 
 
 class Node:
-    """The base class of all modules. It identifies the modules among the attributes."""
+    """The base class of all modules. A `Node` that is an attribute of another module is a child of that module.
+
+    A bound copy is equal to its description, so a dict whose keys are modules can be read inside `forward`.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Node) and description_of(self) is description_of(other))
+
+    def __hash__(self) -> int:
+        return hash(id(description_of(self)))
 
 
 class LeafPlace(NamedTuple):
-    """A leaf under one of its names."""
+    """A parameter or buffer under one of its names in a net."""
 
     path: str  # relative to the module where the walk began
     module: Any  # the module that has the attribute; a bound copy if the walk began at one
     name: str  # name of the attribute
     leaf: Any  # the Parameter or Buffer
-    stacks: tuple[int, ...]  # the numbers of layers of the stacks that it is in, the outermost first
+    stacks: tuple[int, ...]  # the numbers of layers of the stacks that contain the leaf, the outermost first
 
     @property
     def value(self) -> Any:
-        """Return the value of the attribute: the array in a bound copy, or the leaf in a description."""
+        """Return the value of the attribute: an array if the module is bound, else the `Parameter` or `Buffer`."""
         return vars(self.module)[self.name]
 
 
 def join(*segments: str) -> str:
-    """Join segments to a dotted name. Empty segments are left out.
+    """Join segments into a dotted name. Empty segments are left out.
 
     >>> join("", "fc", "weight")
     'fc.weight'
@@ -72,12 +82,12 @@ def frame_of(module: Any) -> Any:
 
 
 def set_frame(bound: Any, frame: Any) -> None:
-    """Turn the copy of a description into a bound copy."""
+    """Store `frame` in the copy of a module, which makes the copy a bound module."""
     vars(bound)["_frame"] = frame
 
 
 def description_of(module: Any) -> Any:
-    """Return the description of a bound copy. A description is returned as it is."""
+    """Return the description of a bound copy. If `module` is not bound, return `module` itself."""
     frame = frame_of(module)
     return module if frame is None else frame.description
 
@@ -86,7 +96,9 @@ def description_of(module: Any) -> Any:
 
 
 def leaves(module: Any, *kinds: type) -> list[tuple[str, Any]]:
-    """Return (name, leaf) for the module's own leaves: parameters first and then buffers, or the given kinds only."""
+    """Return (name, leaf) for the parameters and then the buffers of one module, without its submodules. If `kinds` are
+    given, return only the leaves of these classes.
+    """
     own = vars(description_of(module))
     return [
         (name, item) for kind in kinds or (Parameter, Buffer) for name, item in own.items() if isinstance(item, kind)
@@ -94,16 +106,16 @@ def leaves(module: Any, *kinds: type) -> list[tuple[str, Any]]:
 
 
 def computed_of(module: Any) -> dict[str, Computed]:
-    """Return {name: computed attribute} for the module's own attributes."""
+    """Return {name: computed attribute} for one module, without its submodules."""
     own = vars(description_of(module))
     return {name: value for name, value in own.items() if isinstance(value, Computed)}
 
 
 def children(module: Any, layers: bool = False) -> list[tuple[str, Any]]:
-    """Return (name, child) for the module's own children. The children of a bound copy are bound.
+    """Return (name, child) for each child of a module. If the module is a bound copy, its children are bound too.
 
-    A child under two names appears twice. With `layers=True`, each layer of a stack appears under its number, and all
-    layers are the same module.
+    A child under two names appears twice. If `layers` is True, the only child of a stack of n layers appears n times,
+    under the numbers 0 to n - 1.
     """
     own = vars(module)
     found = [(name, own[name]) for name, item in vars(description_of(module)).items() if isinstance(item, Node)]
@@ -113,17 +125,21 @@ def children(module: Any, layers: bool = False) -> list[tuple[str, Any]]:
 
 
 def is_stack(module: Any) -> bool:
-    """Return whether the module's only child represents all layers of a stack."""
+    """Return whether a module is a stack: its only child represents all layers, as in `nn.Repeat(…, scan=True)`."""
     return tree.STACKED in vars(description_of(module))
 
 
 def reserved(module: Any) -> dict[str, tuple[type, bool]]:
-    """Return {name: (kind of part, whether it is persistent)} for the names that are None but reserved for a part."""
+    """Return the attributes of a module that are None but reserved for a part, as {name: (class of the part, whether
+    the part is persistent)}.
+    """
     return vars(description_of(module)).get("_reserved", {})
 
 
 def reserve(module: Any, name: str, slot: tuple[type, bool] | None) -> None:
-    """Reserve a name of a description for a kind of part. None removes the reservation."""
+    """Reserve the attribute `name` of a module for a part, `slot` = (class, is persistent). If `slot` is None, remove
+    the reservation.
+    """
     kept = {**reserved(module), name: slot}
     kept = {name: slot for name, slot in kept.items() if slot is not None}
     if kept:
@@ -133,7 +149,9 @@ def reserve(module: Any, name: str, slot: tuple[type, bool] | None) -> None:
 
 
 def slots(module: Any) -> list[tuple[str, Any]]:
-    """Return (name, child or None), in order, for the children and the names that are reserved for a child."""
+    """Return (name, child) for the children of a module, and (name, None) for names that are reserved for a child, in
+    order.
+    """
     own, kept = vars(module), {name for name, (kind, _) in reserved(module).items() if issubclass(kind, Node)}
     names = vars(description_of(module)).items()
     return [(name, own[name]) for name, item in names if isinstance(item, Node) or name in kept]
@@ -143,12 +161,14 @@ def slots(module: Any) -> list[tuple[str, Any]]:
 
 
 def walk(module: Any, *kinds: type, once: bool = True) -> Iterator[LeafPlace]:
-    """Return an iterator over the places of all leaves, parents first, in torch's order.
+    """Return an iterator over the leaves of a module and its submodules, as `LeafPlace`s in torch's order (parents
+    first).
 
     Args:
         module: module where the walk begins.
         *kinds: `Parameter`, `Buffer`, or both. The default is both.
-        once: if True, a shared leaf appears only under its home. Otherwise it appears under each of its names.
+        once: if True, a shared leaf appears only under its first name. Otherwise, the leaf appears under each of its
+            names.
     """
     seen: set[int] = set()
 
@@ -167,9 +187,10 @@ def walk(module: Any, *kinds: type, once: bool = True) -> Iterator[LeafPlace]:
 
 
 def build(module: Any, kind: type, value: Callable[[LeafPlace], Any]) -> Tree:
-    """Return the nested dict of `value(place)` over the leaves of one kind, in the structure of params and state.
+    """Return a nested dict like params or state, with the entry `value(place)` for each leaf of the class `kind`.
 
-    A leaf is only under its home. A module without leaves, or under its second name, is an empty dict.
+    A shared leaf appears only under its first name. A module without leaves and children has an empty dict. If a module
+    has two names, the dict under the second name is empty.
     """
     seen: set[int] = set()
 
@@ -189,7 +210,9 @@ def build(module: Any, kind: type, value: Callable[[LeafPlace], Any]) -> Tree:
 
 
 def values(bound: Any) -> tuple[Tree, Tree]:
-    """Return all arrays of a bound module, including shared ones, as (params, state) for its description's `apply`."""
+    """Return all arrays of a bound module, including shared ones, as the (params, state) for an `apply` of this module
+    alone.
+    """
     params, state = (build(bound, kind, lambda place: place.value) for kind in (Parameter, Buffer))
     return params, state
 
@@ -198,7 +221,7 @@ def values(bound: Any) -> tuple[Tree, Tree]:
 
 
 def with_children(module: Any, parts: dict[str, Any]) -> Any:
-    """Return a shallow copy of the module with other children (or None) in place of its own."""
+    """Return a shallow copy of a module in which the dict `parts`, {name: child or None}, replaces the children."""
     old = {name for name, _ in slots(module)}
     new = object.__new__(type(module))
     vars(new).update({name: value for name, value in vars(module).items() if name not in old})

@@ -1,8 +1,7 @@
-"""Children as pure functions, for transformations (`lax.scan`, `jax.checkpoint`) that the core starts in a forward."""
+"""Functions that run a child module as a pure function inside `lax.scan` or `jax.checkpoint`."""
 
 import copy
 import functools
-import types
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ import jax
 from funcnet.nn.core import binding
 from funcnet.nn.core.call import Taps
 from funcnet.nn.core.parts import frame_of, values
+from funcnet.nn.core.rebinding import REFERRING, Rebinder
 
 Tree = dict[str, Any]
 
@@ -21,8 +21,11 @@ def remat(layer: Any, policy: Any = None) -> Any:
     """Return a copy of the layer that recomputes its activations in the backward pass, in place of storing them.
 
     Args:
-        layer: a description. The copy has the same parts and names, but other dropout masks than the plain layer.
-        policy: one of `jax.checkpoint_policies`. With None, no activations are stored.
+        layer: a description. The copy has the same parts and names, but its dropout masks differ from the layer's.
+        policy: one of `jax.checkpoint_policies`. If `policy` is None, no activations are stored.
+
+    Raises:
+        TypeError: if `layer` is not a module.
 
     Example:
         >>> from funcnet import nn
@@ -37,9 +40,10 @@ def remat(layer: Any, policy: Any = None) -> Any:
         raise TypeError(f"nn.remat: layer has the wrong type; expected a module, such as nn.Linear(2, 2), got {got}.")
     changed = copy.copy(layer)
     own = vars(changed)
+    rebinder = Rebinder({**{id(module): module for module in layer.modules()}, id(layer): changed})
     for name, value in own.items():
-        if isinstance(value, types.MethodType) and value.__self__ is layer:
-            own[name] = types.MethodType(value.__func__, changed)
+        if isinstance(value, REFERRING) and rebinder.refers(value):
+            own[name] = rebinder.copied(value)
     own["_remat"] = {"policy": policy}
     return changed
 
@@ -51,7 +55,9 @@ def recomputed(bound: Any, forward: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def pure_run(bound: Any, method: str | None = None) -> Callable[..., Any]:
-    """Return `(params, state, rng, taps, args, kwargs) -> (out, state, captured)` of a bound module."""
+    """Return a function that runs a bound module as a pure function of arrays: ``run(params, state, rng, taps, args,
+    kwargs) -> (out, state, captured outputs)``.
+    """
     frame = frame_of(bound)
 
     def run(params: Tree, state: Tree, rng: Any, taps: Taps, args: Any, kwargs: Any) -> Any:
@@ -62,7 +68,9 @@ def pure_run(bound: Any, method: str | None = None) -> Callable[..., Any]:
 
 
 def take(bound: Any, old_state: Tree, result: tuple[Any, Tree, Taps]) -> Any:
-    """Write the results of a pure run back into the bound module, and return the output."""
+    """Store the new state and the captured outputs of a pure run in the bound module and its `Call`. Return the output
+    of the run.
+    """
     out, state, captured = result
     if state is not old_state and jax.tree.leaves(state):
         binding.write_back(bound, state)

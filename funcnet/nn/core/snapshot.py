@@ -1,8 +1,8 @@
-"""Methods that JAX's caches treat as new functions after their description has changed.
+"""Methods, such as `net.apply`, that `jax.jit` treats as new functions after the net has changed.
 
-`jax.jit(net.apply)` reuses the program of an equal function, and in Python a method of an object is always equal to
-itself. The methods marked here are equal only while the description has the same modules, leaves and attributes,
-and the same items in its plain lists, dicts and sets.
+`jax.jit` reuses a compiled program if the function that it gets is equal to an earlier one. In Python, `net.apply` is
+always equal to itself. A method that is decorated with `compared_by_description` is equal to itself only while the
+description has the same modules, leaves and attributes, and the same items in its plain lists, dicts and sets.
 """
 
 import functools
@@ -19,7 +19,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def compared_by_description(method: Method) -> Method:
-    """Make a method equal to itself only while the description that it belongs to is unchanged.
+    """Make a method of a module, such as `apply`, equal to itself only while the module is unchanged.
 
     >>> from funcnet import nn
     >>> net = nn.Sequential(nn.ReLU())
@@ -42,8 +42,8 @@ class _Descriptor:
 
 
 class _Function:
-    """The function of a method. Two functions are equal if their descriptions had the same contents when the functions
-    were first compared.
+    """The function behind a method such as `net.apply`. Two such functions are equal if their modules had the same
+    contents when the functions were first compared.
     """
 
     def __init__(self, function: Callable[..., Any], module: Any):
@@ -55,7 +55,9 @@ class _Function:
 
     @functools.cached_property
     def contents(self) -> list[Any]:
-        """The contents of the description. They are kept alive, because Python may reuse the id of a deleted object."""
+        """The names and values of all attributes of the net. This list keeps the objects alive, because Python may
+        reuse the ids of deleted objects.
+        """
         return _contents(description_of(self.module))
 
     @functools.cached_property
@@ -71,7 +73,9 @@ class _Function:
 
 
 def _contents(module: Any) -> list[Any]:
-    """Return the names and values of all attributes of the modules and leaves, in the order of a walk."""
+    """Return a list of the names and values of all attributes of a net: those of its modules and leaves, and the items
+    of plain lists, sets and dicts.
+    """
     found: list[Any] = []
     seen = {id(module)}
     todo = [module]
@@ -83,10 +87,10 @@ def _contents(module: Any) -> list[Any]:
             if type(value) in _SIMPLE:
                 continue
             if isinstance(value, (Parameter, Buffer)):
-                found += vars(value).values()
+                found += value.fields()
             elif isinstance(value, Computed):
                 found += vars(value).values()
-                found += vars(value.source).values()
+                found += value.source.fields()
             elif isinstance(value, Node):
                 if id(value) not in seen:
                     seen.add(id(value))

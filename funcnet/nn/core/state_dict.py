@@ -1,7 +1,8 @@
-"""Conversion between params and state and the names of torch's state_dict.
+"""Conversion between (params, state) and a state_dict with torch's names.
 
-A leaf has one *home* in params or state, its first name. In the state_dict it has one entry per name. A tied leaf, or a
-leaf of a module with two names, has several entries. A leaf of a stack (`*`) has one entry per layer.
+A leaf is stored in params or state once, under its first name, which is its *home*. In the state_dict, a leaf has one
+entry per name, so a tied leaf, or a leaf of a module with two names, has several entries. A leaf of a stack (`*`) has
+one entry per layer.
 """
 
 import difflib
@@ -27,7 +28,9 @@ __all__ = ["Entry", "Match", "dump", "entries_of", "fresh", "indexed", "load", "
 
 
 class Match(NamedTuple):
-    """The result of `match_state_dict`, with three lists of names."""
+    """The result of `match_state_dict`: the names that a state_dict lacks, the names that the net lacks, and the names
+    of arrays with a wrong shape.
+    """
 
     missing: list[str]
     unexpected: list[str]
@@ -35,10 +38,10 @@ class Match(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A name in the state_dict, and where its array is stored."""
+    """A name in the state_dict, and the place in params or state at which its array is stored."""
 
     name: str
-    home: str  # its name in params or state, with '*' for the layers of a stack
+    home: str  # the leaf's first name, under which params or state stores it, with '*' for the layers of a stack
     layer: tuple[int, ...]  # index of the layer in each stack
     leaf: Any  # Parameter or Buffer
     module: Any  # the module that has the leaf under this name
@@ -56,7 +59,8 @@ def indexed(path: str, index: tuple[int, ...]) -> str:
 
 
 def entries_of(module: Any) -> Iterator[Entry]:
-    """Return an iterator over the entries in torch's order: own parameters, own persistent buffers, then children.
+    """Return an iterator over the entries of a module's state_dict in torch's order: parameters, persistent buffers,
+    children.
 
     Shared leaves appear under each of their names.
     """
@@ -73,20 +77,24 @@ def entries_of(module: Any) -> Iterator[Entry]:
 
 
 def _widen(value: Any, leaf: Any) -> Any:
-    """Widen counters to int64, as in torch. They are int32 in JAX without x64."""
+    """Convert an array to int64, as in torch, if its leaf is int64. JAX stores such an array as int32 if x64 is
+    disabled.
+    """
     if np.dtype(leaf.dtype) == np.int64 and not isinstance(value, jax.core.Tracer):
         return np.asarray(value, np.int64)
     return value
 
 
 def dump(bound: Any, prefix: str = "") -> "OrderedDict[str, Any]":
-    """Return {name: array} of a bound module. Its attribute `_metadata` has the version of each module, as in torch."""
+    """Return the state_dict {name: array} of a bound module. As in torch, the dict has an attribute `_metadata` with
+    the layout version of each module.
+    """
     values: OrderedDict[str, Any] = OrderedDict()
     metadata: OrderedDict[str, Any] = OrderedDict()
     values._metadata = metadata  # type: ignore[attr-defined]
 
     def visit(module: Any, path: str, layer: tuple[int, ...]) -> None:
-        about = metadata[path[:-1]] = {"version": getattr(module, "_version", None)}  # torch's name
+        about = metadata[path[:-1]] = {"version": getattr(module, "_version", None)}  # `_version` is torch's name
         description = description_of(module)
         hooks.run(description, hooks.PRE, path, False)
         for name, leaf in leaves(module):
@@ -104,7 +112,9 @@ def dump(bound: Any, prefix: str = "") -> "OrderedDict[str, Any]":
 
 
 def match(module: Any, sd: Mapping[str, Any]) -> Match:
-    """Return the names that `sd` lacks, the names that only `sd` has, and those whose shapes differ."""
+    """Compare the state_dict `sd` with a module. Return the names that `sd` lacks, the names that the module lacks, and
+    the names of arrays with a wrong shape.
+    """
     return _match(module, hooks.before_load(module, sd, True))
 
 
@@ -126,9 +136,9 @@ def _match(module: Any, prepared: hooks.PreparedStateDict) -> Match:
 
 
 def _fits(value: Any, shape: tuple[int, ...] | None) -> bool:
-    """Return whether the value is an array of that shape, or of any shape if `shape` is None.
+    """Return whether `value` is an array of the shape `shape`, or of any shape if `shape` is None.
 
-    Files of torch 0.3 store scalars with shape (1,).
+    A value of shape (1,) fits the shape (), because files of torch 0.3 store scalars with shape (1,).
     """
     if not hasattr(value, "shape") or not hasattr(value, "dtype"):
         return False
@@ -136,7 +146,7 @@ def _fits(value: Any, shape: tuple[int, ...] | None) -> bool:
 
 
 def _extra_states(module: Any) -> dict[str, Any]:
-    """Return {name: description} of the modules with extra state."""
+    """Return {name in the state_dict: module} for the submodules that define `get_extra_state`."""
     out: dict[str, Any] = {}
 
     def visit(inner: Any, prefix: str) -> None:
@@ -150,7 +160,9 @@ def _extra_states(module: Any) -> dict[str, Any]:
 
 
 def _to_numpy(where: str, name: str, value: Any) -> Any:
-    """Convert a torch tensor to a NumPy array without importing torch. Other values are returned as they are."""
+    """Convert a torch tensor to a NumPy array without importing torch. A value that is not a torch tensor is returned
+    unchanged.
+    """
     if not hasattr(value, "detach"):
         return value
     try:
@@ -230,7 +242,7 @@ def _require_mapping(where: str, sd: Any) -> None:
 
 
 def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tree] | None) -> tuple[Tree, Tree]:
-    """Return (params, state) of `module` from `sd`. See `Module.load_state_dict`."""
+    """Convert the state_dict `sd` to (params, state) of `module`. See `Module.load_state_dict`."""
     where = f"{type(module).__name__}.load_state_dict"
     _require_mapping(where, sd)
     _require_pair(where, into)
@@ -289,13 +301,15 @@ def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tre
 
 
 def fresh(place: LeafPlace) -> jax.Array:
-    """Return the initial value of a leaf that no file contains, such as a buffer that is not persistent."""
+    """Return the initial value of a leaf that no state_dict contains, such as a buffer that is not persistent."""
     value = place.leaf.start(jax.random.key(0), place.path)
     return jnp.broadcast_to(value, (*place.stacks, *value.shape))
 
 
 def restack(module: Any, values: Tree, stacked: bool) -> Tree:
-    """Return `values` with the layers of every Repeat stacked under `*`, or separate under their numbers."""
+    """Return params or state with the layers of every `Repeat` stacked under the key `*`, or separate under their
+    numbers.
+    """
 
     def one(inner: Any, node: Tree, path: str) -> Tree:
         beneath = dict(children(inner))

@@ -1,8 +1,8 @@
-"""Hooks, extra state and versions, by which a module controls its part of a state_dict. The rules are torch's.
+"""Hooks, extra state and versions, with which a module controls its part of a state_dict. The rules are torch's.
 
-These hooks belong to the description, because constructors written for torch register them. They run outside `jit`,
-when a state_dict is made or read. They change their dict and lists in place. Each module sees its own part of a shallow
-copy, as in torch.
+State_dict hooks belong to the module, because constructors written for torch register them. The hooks run outside
+`jit`, when a state_dict is made or read. A hook changes the dict and the lists that it receives in place. As in torch,
+load hooks get a shallow copy of the state_dict, of which each module sees only its own part.
 """
 
 from collections import OrderedDict
@@ -16,6 +16,7 @@ from funcnet.nn.core.parts import children
 __all__ = [
     "EXTRA",
     "IncompatibleKeys",
+    "LoadsStateDict",
     "PreparedStateDict",
     "after_load",
     "before_load",
@@ -30,7 +31,9 @@ PRE, POST, LOAD_PRE, LOAD_POST = "state_dict_pre", "state_dict_post", "load_stat
 
 
 class IncompatibleKeys(NamedTuple):
-    """The names that are still missing or unexpected. Load post-hooks receive this object and may edit its lists."""
+    """The names that a state_dict lacks (missing) and the names that the net lacks (unexpected). Load post-hooks
+    receive this object and may edit its lists.
+    """
 
     missing_keys: list[str]
     unexpected_keys: list[str]
@@ -38,35 +41,35 @@ class IncompatibleKeys(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Hook:
-    """One registered hook. It is equal only to itself."""
+    """One registered state_dict hook. Two hooks are never equal, even if they have the same function."""
 
     kind: str
     fn: Callable[..., Any]
 
 
 class _Hooks:
-    """The hooks of a module, in the order of registration."""
+    """The state_dict hooks of one module, in the order of registration."""
 
     registered: tuple[_Hook, ...] = ()
 
 
 def registered(module: Any) -> tuple[Any, ...]:
-    """Return the own hooks of a module, in the order of registration."""
+    """Return the state_dict hooks of one module, in the order of registration."""
     return vars(module).get("_state_dict_hooks", _Hooks).registered
 
 
 def register(module: Any, kind: str, hook: Callable[..., Any]) -> RemovableHandle:
-    """Add `hook` after the module's other hooks of this kind."""
+    """Register a state_dict hook, to run after the module's other hooks of the same kind."""
     own, one = vars(module).setdefault("_state_dict_hooks", _Hooks()), _Hook(kind, hook)
     own.registered = (*own.registered, one)
     return RemovableHandle(own, one)
 
 
 def run(module: Any, kind: str, *args: Any) -> None:
-    """Run the module's hooks of this kind, in the order of registration.
+    """Run the state_dict hooks of one module that have the kind `kind`, in the order of registration.
 
     Raises:
-        ValueError: if a post-hook returns a value, as in torch. A pre-hook may return a value.
+        ValueError: if a post-hook returns a value, as in torch. A pre-hook may return a value, which is ignored.
     """
     for hook in registered(module):
         if hook.kind == kind and hook.fn(module, *args) is not None and kind in (POST, LOAD_POST):
@@ -77,12 +80,38 @@ def run(module: Any, kind: str, *args: Any) -> None:
 
 
 def has_extra_state(module: Any) -> bool:
-    """Return whether the class defines `get_extra_state`."""
+    """Return whether the class of the module defines `get_extra_state`."""
     return hasattr(module, "get_extra_state")
 
 
+class LoadsStateDict:
+    """A base class of `Module` with the method that a class may override, as in torch, to change its part of a
+    state_dict before this part is loaded.
+    """
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Run the module's load pre-hooks. The arrays are read after all modules have changed the state_dict.
+
+        Args:
+            state_dict: the entries of the module and its submodules, which may be changed in place.
+            prefix, local_metadata, strict: as in torch.
+            missing_keys, unexpected_keys, error_msgs: lists to which names and messages may be added. Names that
+                `state_dict` lacks are added to these lists only after the hooks have run.
+        """
+        run(self, LOAD_PRE, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+
+
 class PreparedStateDict(NamedTuple):
-    """A state_dict after the load pre-hooks of the modules."""
+    """A state_dict after the modules' load pre-hooks have run."""
 
     sd: "OrderedDict[str, Any]"
     optional: set[str]  # names that state_dicts of this version lack
@@ -92,7 +121,7 @@ class PreparedStateDict(NamedTuple):
 
 
 def before_load(module: Any, sd: Mapping[str, Any], strict: bool) -> PreparedStateDict:
-    """Run the load pre-hooks on a copy of `sd`.
+    """Run the load pre-hooks of a module and its submodules on a copy of the state_dict `sd`.
 
     Raises:
         ValueError: if the `_metadata` of `sd` is malformed.
@@ -105,7 +134,7 @@ def before_load(module: Any, sd: Mapping[str, Any], strict: bool) -> PreparedSta
 
     def visit(inner: Any, prefix: str, local: "OrderedDict[str, Any]") -> "OrderedDict[str, Any]":
         about = dict(metadata.get(prefix[:-1], {}))
-        run(inner, LOAD_PRE, local, prefix, about, strict, missing, unexpected, errors)
+        inner._load_from_state_dict(local, prefix, about, strict, missing, unexpected, errors)
         optional.update(f"{prefix}{name}" for name in inner.absent_before(about.get("version") or 0))
         for name, child in children(inner, layers=True):
             below = f"{prefix}{name}."
@@ -131,7 +160,7 @@ def _checked(module: Any, metadata: Any) -> Mapping[str, Mapping[str, Any]]:
 
 
 def after_load(module: Any, found: IncompatibleKeys) -> None:
-    """Run the load post-hooks, children first, as in torch."""
+    """Run the load post-hooks of a module and its submodules, children first, as in torch."""
     for _, child in children(module, layers=True):
         after_load(child, found)
     run(module, LOAD_POST, found)

@@ -1,8 +1,8 @@
 """The table of `net.summary(…)`, with the modules of a net and their costs.
 
 The table is made from shapes only, so no array is allocated or computed. FLOPs are counted for matrix products and
-convolutions, two per multiplication and addition, as in `torch.utils.flop_counter`. They are read from the traced
-program, where each call of a module has its own named scope.
+convolutions, two per multiply-add, as in `torch.utils.flop_counter`. The counts come from the traced program, in which
+each call of a module has a named scope.
 """
 
 import math
@@ -27,16 +27,18 @@ _SCOPE = "module:"  # marks our scopes, "module:3:", among those that a forward 
 
 @dataclass(frozen=True)
 class ModuleRow:
-    """The row of one module. Its children have their own rows, so each column adds up to the total of the net."""
+    """The row of one module in the table of `net.summary`. The numbers do not include the children of the module, so
+    each column adds up to the total of the net.
+    """
 
     name: str
     kind: str
     output: str  # output of the last call as dtype[shape], in JAX's notation; "" if the module was not called
-    parameters: int  # number of entries; shared ones are counted only under their first name
+    parameters: int  # number of elements; a shared parameter counts only under its first name
     buffers: int
     flops: int
     bytes: int  # size of parameters and buffers
-    frozen: int  # number of entries of frozen parameters
+    frozen: int  # number of elements of frozen parameters
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Summary:
     rows: tuple[ModuleRow, ...]
 
     def total(self) -> ModuleRow:
-        """Return a row with the sums of the columns, under the class of the root."""
+        """Return a row with the sums of the columns, labelled with the class of the root."""
         sums = {f.name: sum(getattr(row, f.name) for row in self.rows) for f in fields(ModuleRow)[3:]}
         return ModuleRow("total", self.rows[0].kind, self.rows[0].output, **sums)
 
@@ -71,7 +73,7 @@ class Summary:
 
 
 def summarize(net: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any], training: Any, rng: Any) -> Summary:
-    """Return the summary of a net. See `Module.summary`."""
+    """Return the table of the modules of a net and their costs. See `Module.summary`."""
     key = jax.random.key(0) if rng is None else rng
     given, join = tree.arrays_of((inputs, kwargs), numpy_integers=False)
     arrays = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in given]
@@ -92,7 +94,7 @@ def summarize(net: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any], trainin
     program = jax.make_jaxpr(run)(params, state, key, arrays).jaxpr
     flops = _flops(program, watch.calls)
     shapes = {**tree.flatten(params), **tree.flatten(state)}
-    own: dict[int, list[tuple[Any, Any]]] = {}  # by id of the module: [(leaf, its shape and dtype)]
+    own: dict[int, list[tuple[Any, Any]]] = {}  # {id(module): [(leaf, its shape and dtype)]}
     for place in walk(net):
         own.setdefault(id(place.module), []).append((place.leaf, shapes[place.path]))
     rows = []
@@ -115,16 +117,18 @@ def summarize(net: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any], trainin
 
 
 class _Watch:
-    """Gives each call a number in its named scope. It also acts as the hooks of the run, and records the output of each
-    call.
+    """Numbers the module calls of a traced run, and puts the number of each call into its named scope. The object also
+    takes the place of the run's hooks, and records the dtypes and shapes of the outputs.
     """
 
     def __init__(self) -> None:
         self.outputs: dict[str, str] = {}
-        self.calls: list[str] = []  # the modules' names, which may hold any character
+        self.calls: list[str] = []  # the name of the module of each call
 
     def scope(self, name: str, outer: str) -> str:
-        """Return the scope of a call, with the number that assigns the operations in the scope to the module."""
+        """Return the name of the `jax.named_scope` of a module call. The number in this name shows to which module the
+        operations in the scope belong.
+        """
         self.calls.append(name)
         return f"{_SCOPE}{len(self.calls) - 1}:"
 
@@ -136,7 +140,7 @@ class _Watch:
 
 
 def _flops(jaxpr: Jaxpr, calls: list[str]) -> dict[str, int]:
-    """Return {module name: FLOPs of its own operations}."""
+    """Return {module name: FLOPs of the module without its children}."""
     found: dict[str, int] = {}
     for call, count in _operations(jaxpr, 0, 1):
         found[calls[call]] = found.get(calls[call], 0) + count
@@ -144,7 +148,9 @@ def _flops(jaxpr: Jaxpr, calls: list[str]) -> dict[str, int]:
 
 
 def _operations(jaxpr: Jaxpr, outer: int, times: int) -> Iterator[tuple[int, int]]:
-    """Yield (number of the call, FLOPs) for every operation. Operations without a scope belong to the root, call 0."""
+    """Yield (number of the module call, FLOPs) for every matrix product and convolution of a traced program. An
+    operation without a named scope belongs to the root of the net, call 0.
+    """
     for equation in jaxpr.eqns:
         stack = str(equation.source_info.name_stack)
         call = int(stack.rsplit(_SCOPE, 1)[1].split(":")[0]) if _SCOPE in stack else outer
@@ -158,7 +164,9 @@ def _operations(jaxpr: Jaxpr, outer: int, times: int) -> Iterator[tuple[int, int
 
 
 def _inner(equation: Any) -> list[Jaxpr]:
-    """Return the programs inside an operation. Only one branch of a `cond` runs, so only the last one is returned."""
+    """Return the programs inside an operation such as `scan`. Only one branch of a `cond` runs, so only the last one is
+    returned.
+    """
     if (product := platforms.default_program(equation)) is not None:
         return [product.jaxpr]
     out = []
@@ -178,8 +186,8 @@ def _dot(equation: Any) -> int:
 
 
 def _convolution(equation: Any) -> int:
-    """Return the FLOPs of a convolution, counted as in torch: one kernel per pixel of the output, or of the input if
-    transposed.
+    """Return the FLOPs of a convolution, counted as in torch. The kernel is applied once per pixel of the output, or of
+    the input in a transposed convolution.
     """
     x, kernel = (variable.aval.shape for variable in equation.invars)
     numbers, out = equation.params["dimension_numbers"], equation.outvars[0].aval.shape

@@ -1,4 +1,4 @@
-"""The counterpart of torch.nn.utils, with functions around layers. `nn.utils.rnn` packs and pads sequences."""
+"""The counterpart of torch.nn.utils: functions for layers and their arrays. `nn.utils.rnn` packs and pads sequences."""
 
 import typing as _typing
 
@@ -18,5 +18,5 @@ from funcnet.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
 from funcnet.nn.utils.update_bn import update_bn
 from funcnet.nn.utils.weight_norm import remove_weight_norm, weight_norm
 
-if not _typing.TYPE_CHECKING:  # or mypy would find every name
+if not _typing.TYPE_CHECKING:  # otherwise mypy would accept every name
     __getattr__ = _refusal("nn.utils", __name__, _ABSENT)

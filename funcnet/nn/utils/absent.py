@@ -1,4 +1,4 @@
-"""The names that torch.nn.utils has and `funcnet.nn.utils` lacks, with the text of their AttributeErrors.
+"""The names in torch.nn.utils that `funcnet.nn.utils` lacks, with the texts of the AttributeErrors for them.
 
 Each text says why the name is absent and what to use instead.
 """
@@ -27,5 +27,5 @@ ABSENT_PARAMETRIZE: dict[str, str] = {
 }
 
 ABSENT_PRUNE: dict[str, str] = {
-    "PruningContainer": "The mask in the state combines all prunings. Call one function after the other.",
+    "PruningContainer": "The mask in the state combines all prunings. Call one pruning function after another.",
 }

@@ -1,4 +1,5 @@
-"""Gradient clipping, as in torch/nn/utils/clip_grad.py. The functions return new gradients.
+"""Gradient clipping, as in torch/nn/utils/clip_grad.py. The functions of this file return new gradients, and do not
+change the given ones.
 
 `optim.clip_by_global_norm(max_norm, eps=1e-6)` does the same as `clip_grad_norm`, for use in an optax chain.
 """
@@ -17,24 +18,24 @@ __all__ = ["clip_grad_norm", "clip_grad_value", "clip_grads_with_norm", "get_tot
 def clip_grad_norm(
     grads: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
 ) -> tuple[Any, jax.Array]:
-    """Return `(g · min(1, max_norm / (‖g‖ + 1e-6)), ‖g‖)`. The function clips the total norm, with one factor for all
-    gradients.
+    """Return `(g · min(1, max_norm / (‖g‖ + 1e-6)), ‖g‖)`. All gradients are multiplied by the same factor, which
+    limits the total norm ‖g‖.
 
     Args:
         grads: a tree of floating arrays, or an array.
-        max_norm: maximum total norm. A smaller norm is not changed.
-        norm_type: order p of the norm; inf for the largest absolute entry.
-        error_if_nonfinite: if True, a norm that is not finite raises an error. Not possible under `jit`.
+        max_norm: maximum total norm. If the total norm of the gradients is smaller, the gradients are not changed.
+        norm_type: order p of the norm. With inf, the norm is the largest absolute entry.
+        error_if_nonfinite: if True, a norm that is not finite raises an error. Use False under `jit`.
 
     Returns:
-        (clipped gradients, norm). The clipped gradients have the structure and dtypes of `grads`, and the norm before
-        clipping is that of `get_total_norm`.
+        (clipped gradients, norm). The clipped gradients have the structure and dtypes of `grads`. The returned norm is
+        the total norm before clipping.
 
     Raises:
         ValueError: if `error_if_nonfinite` is True and the norm is not finite, or not known under `jit`.
 
     Differs from torch: torch's function is `clip_grad_norm_`, which takes the parameters and changes their gradients.
-    In torch, `clip_grad_norm` is its old name.
+    In torch, `clip_grad_norm` is the old name of `clip_grad_norm_`.
 
     Example:
         >>> grads, norm = clip_grad_norm({"weight": jnp.array([3.0, 4.0])}, 1.0)
@@ -48,15 +49,16 @@ def clip_grad_norm(
 
 
 def get_total_norm(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> jax.Array:
-    """Return `‖(‖g₁‖, ‖g₂‖, …)‖`. This is the norm of all arrays together, computed from the norm of each array.
+    """Return `‖(‖g₁‖, ‖g₂‖, …)‖`. The total norm is the norm of all arrays together, computed from the norm of each
+    array.
 
     Args:
         tensors: a tree of floating arrays, or an array.
-        norm_type: order p of the norm. Any number, inf, -inf or 'inf'.
-        error_if_nonfinite: if True, a norm that is not finite raises an error. Not possible under `jit`.
+        norm_type: order p of the norm, any number including ±inf, or 'inf'.
+        error_if_nonfinite: if True, a norm that is not finite raises an error. Use False under `jit`.
 
     Returns:
-        a scalar in the widest dtype of the arrays; 0 for an empty tree.
+        the total norm, a scalar in the widest dtype of the arrays. The total norm of an empty tree is 0.
 
     Raises:
         ValueError: if `error_if_nonfinite` is True and the norm is not finite, or not known under `jit`.
@@ -84,12 +86,12 @@ def get_total_norm(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: boo
 
 
 def clip_grads_with_norm(grads: Any, max_norm: float, total_norm: jax.Array) -> Any:
-    """Return `g · min(1, max_norm / (total_norm + 1e-6))`. The function clips the gradients by a total norm that is
-    already known.
+    """Return `g · min(1, max_norm / (total_norm + 1e-6))`. The total norm is an argument of this function, and is not
+    computed from the gradients.
 
     Args:
         grads: a tree of floating arrays, or an array.
-        max_norm: maximum total norm. A smaller norm is not changed.
+        max_norm: maximum total norm. If `total_norm` is smaller than `max_norm`, the gradients are not changed.
         total_norm: total norm, as returned by `get_total_norm`.
 
     Returns:

@@ -1,7 +1,8 @@
 """Conversion of parameters to one vector and back, as in torch/nn/utils/convert_parameters.py.
 
-The order is that of torch's `net.named_parameters()`, with the layers of a stack one after another. A shared parameter
-appears once. The order comes from the net, because JAX sorts the keys of a dict whenever it rebuilds the dict.
+The vector contains the parameters in the order of torch's `net.named_parameters()`, with the layers of a stack one
+after another. A shared parameter appears once. The order comes from the net and not from the params, because JAX sorts
+the keys of a dict whenever it rebuilds the dict.
 """
 
 import functools
@@ -23,14 +24,14 @@ __all__ = ["parameters_to_vector", "vector_to_parameters"]
 
 
 def parameters_to_vector(net: Module, params: Tree) -> jax.Array:
-    """Return all parameters, flattened and concatenated.
+    """Return all parameters of a net, flattened and concatenated to one vector.
 
     Args:
         net: the description.
         params: params of the net, or another tree of the same structure, such as gradients.
 
     Returns:
-        an array of shape (number of parameters,), in their common dtype.
+        a vector that contains all entries of all parameters, in the common dtype of the parameters.
 
     Raises:
         ValueError: if `params` lack a parameter of the net.
@@ -59,17 +60,17 @@ def vector_to_parameters(net: Module, vec: jax.Array, params: Tree) -> Tree:
 
     Args:
         net: the description.
-        vec: vector of shape (number of parameters,).
-        params: tree that gives the structure, shapes and dtypes. Its values are not used.
+        vec: vector with one entry for each entry of each parameter.
+        params: tree that gives the structure, shapes and dtypes of the result. The values of the tree are not used.
 
     Returns:
         a tree like `params`.
 
     Raises:
-        ValueError: if the vector has the wrong length.
+        ValueError: if the vector has the wrong length, or `params` lack a parameter of the net.
 
-    Differs from torch: the function returns new params. They keep their dtypes, while in torch they take the dtype of
-    the vector. A vector that is too long raises an error.
+    Differs from torch: the function returns new params, and does not change the given ones. The params keep their
+    dtypes, while in torch the parameters take the dtype of the vector. A vector that is too long raises an error.
 
     Example:
         >>> from funcnet import nn
@@ -101,7 +102,9 @@ def vector_to_parameters(net: Module, vec: jax.Array, params: Tree) -> Tree:
 
 
 def _order(net: Module) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Return an iterator over (name in params, layer index in the stack) of the parameters, each once."""
+    """Return an iterator over the parameters of a net in torch's order, as (name in params, index of the layer in each
+    stack). A shared parameter appears once.
+    """
     places = ((one.home, one.layer) for one in entries_of(net) if isinstance(one.leaf, Parameter))
     return iter(dict.fromkeys(places))
 

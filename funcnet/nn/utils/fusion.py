@@ -20,7 +20,7 @@ __all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "
 def fuse_conv_bn_eval(
     conv: Module, bn: Module, conv_params: Tree, bn_params: Tree, bn_state: Tree, transpose: bool = False
 ) -> tuple[Any, Tree]:
-    """Return (conv, params) of one convolution that replaces a convolution and a BatchNorm after it in eval mode.
+    """Return (conv, params) of one convolution that replaces a convolution followed by a BatchNorm in eval mode.
 
     Args:
         conv: description of a convolution. It is not changed.
@@ -36,8 +36,8 @@ def fuse_conv_bn_eval(
         ValueError: if there are no running statistics, a leaf is computed or stored in another module, or a transposed
             convolution has groups.
 
-    Differs from torch: the function takes and returns params. It does not check that the modules are in eval mode,
-    because a description has no mode.
+    Differs from torch: the function takes and returns params. The function does not check that the modules are in eval
+    mode, because a description has no mode.
 
     Example:
         >>> from funcnet import nn
@@ -76,11 +76,12 @@ def fuse_conv_bn_weights(
         conv_b: bias, (out,). None means 0.
         bn_rm, bn_rv: running mean and variance, (out,).
         bn_eps: value added to the variance.
-        bn_w, bn_b: scale and shift, (out,). None means 1 and 0.
-        transpose: if True, the outputs are dimension 1 of the weight.
+        bn_w, bn_b: scale and shift, (out,). If they are None, the scale is 1 and the shift is 0.
+        transpose: if True, the output channels are dimension 1 of the weight, else dimension 0.
 
     Returns:
-        (weight, bias), in the convolution's dtypes. The computation uses at least float32.
+        (weight, bias) of the fused convolution, in the dtypes of the given convolution. The computation uses at least
+        float32.
 
     Example:
         >>> one = jnp.ones(1)
@@ -96,11 +97,12 @@ def fuse_conv_bn_weights(
 def fuse_linear_bn_eval(
     linear: Module, bn: Module, linear_params: Tree, bn_params: Tree, bn_state: Tree
 ) -> tuple[Any, Tree]:
-    """Return (linear, params) of one layer that replaces a linear layer and a BatchNorm after it in eval mode.
+    """Return (linear, params) of one layer that replaces a linear layer followed by a BatchNorm in eval mode.
 
     Args:
         linear: description of a linear layer. It is not changed.
-        bn: description of the BatchNorm. Its number of features is the number of outputs of the layer, or 1.
+        bn: description of the BatchNorm. The BatchNorm must have as many features as the linear layer has outputs, or 1
+            feature.
         linear_params, bn_params: params of the linear layer and of the BatchNorm.
         bn_state: state of the BatchNorm, with the running statistics.
 
@@ -149,10 +151,11 @@ def fuse_linear_bn_weights(
         linear_b: bias, (out,). None means 0.
         bn_rm, bn_rv: running mean and variance, (out,) or (1,).
         bn_eps: value added to the variance.
-        bn_w, bn_b: scale and shift, (out,) or (1,). None means 1 and 0.
+        bn_w, bn_b: scale and shift, (out,) or (1,). If they are None, the scale is 1 and the shift is 0.
 
     Returns:
-        (weight, bias), in the dtypes of the layer. The computation uses at least float32.
+        (weight, bias) of the fused linear layer, in the dtypes of the given layer. The computation uses at least
+        float32.
 
     Example:
         >>> one = jnp.ones(1)
@@ -174,7 +177,9 @@ def _fused(w: Any, b: Any, mean: Any, var: Any, eps: float, scale: Any, shift: A
 
 
 def _own(where: str, module: Module, given: Tree, name: str) -> Any:
-    """Return the array of a leaf, or None if the module has no such leaf. A leaf stored elsewhere raises ValueError."""
+    """Return the array of the leaf `name` of a module, or None if the module has no such leaf. If `given` lacks the
+    array, because the leaf is computed or is stored in another module, raise ValueError.
+    """
     leaf = getattr(module, name)
     if leaf is None or (name in given and isinstance(leaf, Parameter | Buffer)):
         return given.get(name)

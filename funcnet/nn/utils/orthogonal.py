@@ -1,6 +1,6 @@
 """The orthogonal parametrization of torch/nn/utils/parametrizations.py.
 
-Letters: `n ≥ k` are the sizes of a tall matrix.
+Letters: `n` is the number of rows and `k ≤ n` the number of columns of a tall matrix.
 """
 
 from typing import Any
@@ -21,33 +21,36 @@ MAPS = ("matrix_exp", "cayley", "householder")
 def orthogonal(
     module: Module, name: str = "weight", orthogonal_map: str | None = None, *, use_trivialization: bool = True
 ) -> Module:
-    """Make a weight an orthogonal matrix Q, or a batch of them.
+    """Parametrize a weight so that its value is an orthogonal matrix Q, or a batch of such matrices.
 
-    For a tall weight (…, n, k), Qᵀ Q = I. For a wide weight, Q Qᵀ = I. A skew-symmetric matrix A is formed from the
-    lower triangle of the original. The maps are:
+    A tall weight of shape (…, n, k) satisfies Qᵀ Q = I. A wide weight satisfies Q Qᵀ = I, and is computed as the
+    transpose of a tall weight. Q is computed from the original, the array that is trained, with one of three maps:
 
     - 'matrix_exp': Q is the first k columns of exp(A);
     - 'cayley': Q is the first k columns of (I + A/2)(I - A/2)⁻¹;
-    - 'householder': Q = H₁ H₂ … H_k times the signs on the diagonal. H_i is the reflection given by the part of column
-      i below the diagonal.
+    - 'householder': Q is the first k columns of H₁ H₂ … H_k, multiplied by the signs on the diagonal of the original.
+      H_i is the Householder reflection that is given by the part of column i below the diagonal.
+
+    A is the skew-symmetric (n, n) matrix L - Lᴴ. L is the lower triangle of the original, with n - k columns of zeros
+    appended.
 
     Args:
-        module: the description. It is changed in place and returned.
+        module: the description, which is changed in place and returned.
         name: name of the parameter.
-        orthogonal_map: one of the three maps. The default is 'matrix_exp' for square or complex weights, else
-            'householder'.
+        orthogonal_map: one of the three maps, 'matrix_exp', 'cayley' or 'householder'. The default is 'matrix_exp' for
+            square or complex weights, else 'householder'.
         use_trivialization: if True, Q is multiplied by a fixed orthogonal matrix `base`. Q then starts as the
-            orthogonalised weight, at the point where the map is best conditioned. If False, only 'householder' starts
-            as the orthogonalised weight.
+            orthogonalised weight, at the point at which the map is best conditioned. If `use_trivialization` is False,
+            Q starts as the orthogonalised weight only with 'householder'.
 
     Params: `parametrizations.<name>.original` has the shape of the weight. State: with trivialization,
-    `parametrizations.<name>.0.base` is (…, n, n).
+    `parametrizations.<name>.0.base` has the shape (…, n, n).
 
     Raises:
         ValueError: if there is no such parameter, it has fewer than two dimensions, the map is unknown, or the map is
             'householder' for a complex weight.
 
-    Differs from torch: until `base` is set, it is the identity. In torch, it is None.
+    Differs from torch: `base` is the identity until it is set. In torch, `base` is None until it is set.
 
     Example:
         >>> from funcnet import nn
@@ -63,8 +66,8 @@ def orthogonal(
     weight = parametrizable(where, module, name)
     if weight.ndim < 2:
         raise ValueError(
-            f"{where}: a vector has no orthogonal form; expected at least 2 dimensions, got {weight.ndim}. "
-            "Choose a matrix or a batch of matrices."
+            f"{where}: only a matrix or a batch of matrices can be orthogonal; expected {name!r} to have at least 2 "
+            f"dimensions, got {weight.ndim}."
         )
     complex_weight = jnp.issubdtype(weight.dtype, jnp.complexfloating)
     if orthogonal_map is None:
@@ -133,7 +136,7 @@ def _identity(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
 
 
 def _of_skew(X: jax.Array, name: str) -> jax.Array:
-    """Return the first k columns of exp(A) or of (I - A/2)⁻¹ (I + A/2), with A = L - Lᴴ and L the lower triangle."""
+    """Return the first k columns of exp(A) or (I - A/2)⁻¹ (I + A/2). A is L - Lᴴ, and L is the lower triangle of X."""
     n, k = X.shape[-2:]
     lower = jnp.tril(X)
     lower = jnp.concatenate([lower, jnp.zeros((*X.shape[:-1], n - k), X.dtype)], -1)
@@ -145,10 +148,10 @@ def _of_skew(X: jax.Array, name: str) -> jax.Array:
 
 
 def _exponential(A: jax.Array) -> jax.Array:
-    """Compute exp(A) by scaling, Padé's approximant of order 13, and squaring.
+    """Compute exp(A) by scaling and squaring, with the Padé approximant of order 13.
 
     The same order is used for all norms, and the matrix is scaled down by at most 2¹⁶. `jax.scipy.linalg.expm` chooses
-    among five orders. It takes twice as long to compile, and two to six times as long to run forward and backward.
+    among five orders, takes twice as long to compile, and takes two to six times as long to run forward and backward.
     """
     eye = jnp.eye(A.shape[-1], dtype=A.dtype)
     norm = jax.lax.stop_gradient(jnp.max(jnp.sum(jnp.abs(A), -2), -1))
@@ -167,11 +170,11 @@ def _exponential(A: jax.Array) -> jax.Array:
 
 
 def _reflections(X: jax.Array) -> jax.Array:
-    """Return the first k columns of H₁ H₂ … H_k times the diagonal of X, truncated to integers.
+    """Return the first k columns of H₁ H₂ … H_k, multiplied by the diagonal of X, truncated to integers.
 
-    H_i = I - 2 v_i v_iᵀ / ‖v_i‖², where v_i is column i of X below the diagonal, with 1 on the diagonal. The product is
-    I - V T Vᵀ, where T⁻¹ is the upper triangle of Vᵀ V with a halved diagonal. This needs matrix products and one
-    triangular solve in place of k steps, and has derivatives of every order.
+    H_i = I - 2 v_i v_iᵀ / ‖v_i‖², where v_i is column i of X below the diagonal, with 1 on the diagonal. The product of
+    all H_i is I - V T Vᵀ. V has the columns v_i, and T⁻¹ is the upper triangle of Vᵀ V with a halved diagonal. This
+    form needs matrix products and one triangular solve instead of k steps, and has derivatives of every order.
     """
     n, k = X.shape[-2:]
     eye = jnp.eye(n, k, dtype=X.dtype)
@@ -185,8 +188,8 @@ def _reflections(X: jax.Array) -> jax.Array:
 
 
 def _packed_reflections(Q: jax.Array) -> jax.Array:
-    """Return the X whose `_reflections` are the orthogonal factor of Q. X consists of LAPACK's vectors, with signs on
-    the diagonal.
+    """Return an array X such that `_reflections(X)` is the orthogonal factor of Q. The columns of X are the reflection
+    vectors that LAPACK returns, and the diagonal of X has the signs of the reflections.
     """
     packed, tau = jnp.linalg.qr(Q, mode="raw")
     packed = jnp.swapaxes(packed, -1, -2)
@@ -196,13 +199,13 @@ def _packed_reflections(Q: jax.Array) -> jax.Array:
 
 
 def _orthogonalized(A: jax.Array) -> jax.Array:
-    """Return Q of A = Q R, where the diagonal of R is not negative."""
+    """Return the factor Q of A = Q R, with signs such that the diagonal of R is not negative."""
     Q, R = jnp.linalg.qr(A)
     return Q * jnp.sign(jnp.diagonal(R, axis1=-2, axis2=-1))[..., None, :]
 
 
 def _wide(x: jax.Array) -> jax.Array:
-    """Return `x` in at least float32. Complex arrays are returned as they are."""
+    """Return a floating array `x`, cast to at least float32. Complex arrays are returned unchanged."""
     return x if jnp.issubdtype(x.dtype, jnp.complexfloating) else x.astype(checks.wide_dtype(x))
 
 

@@ -1,4 +1,7 @@
-"""`PackedSequence` and functions for its layout. `rnn.py` has the functions that create packed sequences."""
+"""`PackedSequence` and functions for its layout. `rnn.py` has the functions that create packed sequences.
+
+Letters: `B sequences, T the length of the longest sequence, N the sum of all lengths`.
+"""
 
 from typing import Any, NamedTuple
 
@@ -17,25 +20,28 @@ class _Fields(NamedTuple):
 
 
 class PackedSequence(_Fields):
-    """A packed batch, as made by the functions of `nn.utils.rnn`. All recurrent layers accept and return it.
+    """A batch of sequences of different lengths, stored without padding, as made by the functions of `nn.utils.rnn`.
+    Recurrent layers accept and return packed batches.
 
     Args:
         data: steps of all sequences, (N, *).
-        batch_sizes: number of sequences that have step t, (T,). It is a NumPy int64 array, as torch keeps it on the
-            CPU.
-        sorted_indices: index of the sequence at each sorted position, (B,). It is None if the sequences were sorted.
-        unsorted_indices: sorted position of each sequence, (B,). It is computed from `sorted_indices` by default.
+        batch_sizes: for each step, the number of sequences that have this step, (T,). batch_sizes is a NumPy int64
+            array, because torch keeps it on the CPU.
+        sorted_indices: index of the sequence at each sorted position, (B,), or None if the sequences were
+            already sorted.
+        unsorted_indices: sorted position of each sequence, (B,). By default, unsorted_indices is computed from
+            `sorted_indices`.
 
-    For JAX, `data` is the only leaf, and the rest is static layout. `jax.grad` and `jax.tree.map` therefore see only
-    the data. Under `jit`, each new layout is compiled again. To change the data, write
-    `packed._replace(data=f(packed.data))`.
+    In JAX, `data` is the only leaf of the pytree, and the other fields are its static layout. `jax.grad` and
+    `jax.tree.map` therefore see only the array `data`. Under `jit`, each new set of sequence lengths causes a
+    compilation. To change the data, write `packed._replace(data=f(packed.data))`.
 
     Raises:
-        TypeError: if the layout is traced, or `batch_sizes` are missing.
-        ValueError: if the batch sizes are not in decreasing order, or do not fit the data or the indices.
+        TypeError: if the layout is traced or not integer, or `batch_sizes` are missing.
+        ValueError: if the batch sizes are not positive and in decreasing order, or do not fit the data or the indices.
 
-    Differs from torch: an invalid layout raises an error here, not where it is used. There are no methods for devices
-    and dtypes. Use `funcnet.tree.cast(packed, dtype)`.
+    Differs from torch: an invalid layout raises an error when the PackedSequence is created, not when it is used. A
+    PackedSequence has no methods for devices and dtypes. Use `funcnet.tree.cast(packed, dtype)`.
 
     Example:
         >>> from funcnet.nn.utils.rnn import pack_sequence
@@ -97,13 +103,13 @@ jax.tree_util.register_pytree_with_keys(PackedSequence, _flatten, _unflatten)
 
 
 def invert_permutation(permutation: Any) -> Any:
-    """Return the inverse of a permutation, `result[permutation[i]] = i`. The result for None is None.
+    """Return the inverse of a permutation, `result[permutation[i]] = i`. If `permutation` is None, return None.
 
     Args:
         permutation: permutation of the integers from 0 to B - 1, (B,).
 
     Returns:
-        an array of the same kind, NumPy or JAX.
+        a JAX array if `permutation` is a JAX array, else a NumPy array.
 
     Example:
         >>> invert_permutation(np.array([2, 0, 1]))

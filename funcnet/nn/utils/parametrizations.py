@@ -1,6 +1,6 @@
 """weight_norm, spectral_norm and orthogonal (`orthogonal.py`), as in torch/nn/utils/parametrizations.py.
 
-Letters: `h, w` are the sizes of a weight flattened to a matrix.
+Letters: `h, w` are the numbers of rows and columns of a weight that is flattened to a matrix.
 """
 
 import math
@@ -23,13 +23,13 @@ __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Parametrize a weight as `w = g · v / ‖v‖`. Its magnitude g and its direction v are learned separately.
+    """Parametrize a weight as `w = g · v / ‖v‖`. The magnitude g and the direction v are learned separately.
 
     Args:
-        module: the description. It is changed in place and returned.
+        module: the description, which is changed in place and returned.
         name: name of the parameter.
-        dim: the one dimension over which the norm is not computed. With None, or -1 as in torch, there is one norm for
-            the entire weight.
+        dim: the one dimension over which the norm is not computed. If `dim` is None or -1, there is one norm for the
+            entire weight, as in torch.
 
     Params: `parametrizations.<name>.original0` (g) and `original1` (v). Checkpoints with `<name>_g` and `<name>_v` can
         be loaded.
@@ -72,10 +72,10 @@ class _WeightNorm(Module):
 
 
 def norm_dim(dim: int | None, ndim: int) -> int:
-    """Return `dim` counted from the front, or -1 for one norm of the entire weight.
+    """Return -1 if `dim` is None or -1 (one norm for the entire weight), else `dim` counted from the front.
 
     Raises:
-        ValueError: if there is no such dimension.
+        ValueError: if the weight has no dimension `dim`.
     """
     if dim is None or dim == -1:
         return -1
@@ -85,14 +85,16 @@ def norm_dim(dim: int | None, ndim: int) -> int:
 
 
 def norm_except_dim(v: jax.Array, dim: int) -> jax.Array:
-    """Return ‖v‖ over all dimensions but `dim`, which are kept with size 1. For -1, return one scalar norm."""
+    """Return the norm of v over all dimensions except `dim`. These dimensions have size 1 in the result. If `dim` is
+    -1, return the norm of all entries.
+    """
     wide = _wide(v)
     axes = tuple(i for i in range(v.ndim) if i != dim) if dim != -1 else None
     return jnp.sqrt(jnp.sum(wide * wide, axes, keepdims=dim != -1)).astype(v.dtype)
 
 
 def weight_of(g: jax.Array, v: jax.Array, dim: int) -> jax.Array:
-    """Return v · (g / ‖v‖). The computation uses at least float32."""
+    """Return the normalised weight v · (g / ‖v‖), which is computed in at least float32."""
     wide = _wide(v)
     return (wide * (_wide(g) / norm_except_dim(wide, dim))).astype(v.dtype)
 
@@ -103,19 +105,20 @@ def weight_of(g: jax.Array, v: jax.Array, dim: int) -> jax.Array:
 def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Module:
-    """`W / σ(W)`. Divide a weight by its largest singular value σ, estimated as uᵀ W v by power iteration.
+    """Divide a weight W by its largest singular value, `W / σ(W)`. Power iteration estimates σ as uᵀ W v.
 
     In training, every call of the module makes `n_power_iterations` steps ``u ← W v / ‖W v‖, v ← Wᵀ u / ‖Wᵀ u‖`` and
-    stores u and v in the state. In eval mode, it makes no steps. For the gradient, u and v are constants. They are
-    initialised with random vectors and 15 steps on the initial weight. A weight of one dimension is divided by its norm
-    and has no u and v.
+    stores u and v in the state. In eval mode, a call makes no steps of power iteration. The gradient treats u and v as
+    constants. The initial u and v are random vectors to which 15 steps with the initial weight have been applied. A
+    one-dimensional weight is divided by its norm and has no u and v.
 
     Args:
-        module: the description. It is changed in place and returned.
+        module: the description, which is changed in place and returned.
         name: name of the parameter.
         n_power_iterations: number of steps per call in training.
         eps: lower bound on each norm, to avoid division by zero.
-        dim: dimension of the outputs, which becomes the rows. The default is 1 for transposed convolutions, else 0.
+        dim: dimension of the weight that belongs to the outputs of the layer. This dimension becomes the rows of W as a
+            matrix (h, w). The default is 1 for transposed convolutions, else 0.
 
     Params: `parametrizations.<name>.original`. State: `parametrizations.<name>.0._u` (h,) and `._v` (w,). Checkpoints
     with `<name>_orig`, `<name>_u` and `<name>_v` can be loaded.
@@ -123,8 +126,9 @@ def spectral_norm(
     Raises:
         ValueError: if there is no such parameter or dimension, or `n_power_iterations` is not positive.
 
-    Differs from torch: the steps are made at every call of the module. In torch, they are made at every access of the
-    weight. A module that runs twice makes two steps, as in torch. Checkpoints with the old names can be loaded too.
+    Differs from torch: the steps are made at every call of the module. In torch, the steps are made at every access of
+    the weight. A module that runs twice in one `apply` makes the steps twice, as in torch. Checkpoints with the old
+    names `<name>_orig`, `<name>_u` and `<name>_v` can be loaded too.
 
     Example:
         >>> import numpy as np
@@ -145,8 +149,17 @@ def spectral_norm(
 
 
 def rows_dim(module: Module) -> int:
-    """Return the dimension of a layer's weight that indexes its outputs."""
+    """Return the dimension of a layer's weight that belongs to the outputs of the layer."""
     return 1 if isinstance(module, (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)) else 0
+
+
+def row_axis(dim: int, ndim: int) -> int:
+    """Return the dimension `dim` of the weight, which may be negative, counted from the front. Raise ValueError if
+    there is no such dimension.
+    """
+    if not -ndim <= dim < ndim:
+        raise ValueError(f"spectral_norm: dim is out of range; expected {-ndim} to {ndim - 1}, got {dim}.")
+    return dim % ndim
 
 
 class _SpectralNorm(Module):
@@ -155,12 +168,8 @@ class _SpectralNorm(Module):
 
     def __init__(self, weight: Any, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12):
         super().__init__()
-        if not -weight.ndim <= dim < weight.ndim:
-            raise ValueError(
-                f"spectral_norm: dim is out of range; expected {-weight.ndim} to {weight.ndim - 1}, got {dim}."
-            )
         check_steps(n_power_iterations)
-        self.dim, self.eps, self.n_power_iterations = dim % weight.ndim, eps, n_power_iterations
+        self.dim, self.eps, self.n_power_iterations = row_axis(dim, weight.ndim), eps, n_power_iterations
         if weight.ndim > 1:
             rows = weight.shape[self.dim]
             self.register_buffer("_u", Buffer(rows, unit_vector, dtype=weight.dtype))
@@ -193,7 +202,7 @@ class _SpectralNorm(Module):
 
 
 def check_steps(n_power_iterations: int) -> None:
-    """Raise ValueError unless the number of steps is positive."""
+    """Raise ValueError unless the number of power iterations is positive."""
     if n_power_iterations <= 0:
         raise ValueError(
             f"spectral_norm: n_power_iterations is too small; expected a positive number, got {n_power_iterations}."
@@ -201,7 +210,7 @@ def check_steps(n_power_iterations: int) -> None:
 
 
 def as_matrix(weight: jax.Array, dim: int) -> jax.Array:
-    """Return the weight as a matrix (h, w) in at least float32. Dimension `dim` gives the rows."""
+    """Return the weight as a matrix (h, w) in at least float32. Dimension `dim` of the weight becomes the rows."""
     moved = jnp.moveaxis(_wide(weight), dim, 0)
     return moved.reshape(moved.shape[0], math.prod(moved.shape[1:]))
 
@@ -222,7 +231,9 @@ def unit_vector(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array
 
 
 class _OldNames:
-    """A load pre-hook that renames the leaves of the older normalisation (`fc.weight_g`) to those of the new one."""
+    """A load pre-hook that renames the entries of a state_dict from torch's older normalisation (such as `fc.weight_g`)
+    to those of the parametrization.
+    """
 
     def __init__(self, tensor_name: str, beneath: dict[str, str]):
         self.tensor_name, self.beneath = tensor_name, beneath
@@ -241,5 +252,5 @@ def _reads(module: Module, name: str, beneath: dict[str, str]) -> Module:
 
 
 def _wide(x: jax.Array) -> jax.Array:
-    """Return `x` in at least float32."""
+    """Return the array `x`, cast to at least float32."""
     return x.astype(checks.wide_dtype(x))

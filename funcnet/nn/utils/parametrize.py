@@ -1,8 +1,9 @@
 """Weights that are functions of other arrays, as in torch/nn/utils/parametrize.py.
 
-A parametrized attribute is no longer a part of its module. It is computed from leaves of `parametrizations`, a child of
-the module. This child has `original` (or `original0`, `original1`, …) and the numbered parametrizations. Params and
-state_dict therefore have torch's names: `fc.parametrizations.weight.original`, `fc.parametrizations.weight.0._u`.
+A parametrized attribute is no longer a part of its module. The attribute is computed from leaves of `parametrizations`,
+a child of the module. For each parametrized attribute, `parametrizations` has a list with `original` (or `original0`,
+`original1`, …) and the numbered parametrizations. Params and state_dict therefore have torch's names:
+`fc.parametrizations.weight.original`, `fc.parametrizations.weight.0._u`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -35,36 +36,41 @@ __all__ = [
 def register_parametrization(
     module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Module:
-    """Make `module.tensor_name` a function of its original leaf. Inside forward, it is ``parametrization(original)``.
+    """Parametrize a parameter or buffer, so that it is computed from another array, the original. Inside forward,
+    `module.tensor_name` is ``parametrization(original)``.
 
-    The parametrization is a module with ``forward(original)``. Two more methods are optional:
+    The parametrization is a module with ``forward(original)``. The parametrization may have two more methods:
 
-    - ``right_inverse(value)`` returns the original for a value. `init` sets the original to the right inverse of the
-      weight's initial value, by the first parametrization. If the method returns several arrays, they become
-      `original0`, `original1`, … and the arguments of forward. It may assign to buffers and call `self.make_rng()`.
-    - ``begin(weight)`` is called by `init` with the weight before this parametrization. It can initialise buffers.
+    - ``right_inverse(value)`` returns the original from which the parametrization computes `value`. `init` calls this
+      method of the first parametrization with the weight's initial value, to get the original. If the method returns
+      several arrays, they become `original0`, `original1`, … and the arguments of forward. `right_inverse` may assign
+      to buffers and call `self.make_rng()`.
+    - ``begin(weight)`` can initialise buffers. `init` calls `begin` with the array that this parametrization gets as
+      its input.
 
-    ``module.weight = array`` makes that array the initial value of the weight. It uses the `right_inverse` of all
-    parametrizations, from last to first. Several parametrizations of the same name are applied one after another. The
-    weight is computed once per call of its module, so a buffer that the parametrization updates in training is updated
-    once per call. If another module reads the weight, it is computed at every read.
+    ``module.weight = array`` makes that array the initial value of the weight. `init` then computes the original from
+    this value with the `right_inverse` of all parametrizations, from last to first. Several parametrizations of the
+    same name are applied one after another. The weight is computed once per call of its module, so a buffer that the
+    parametrization updates in training is updated once per call. If code reads the weight while the module is not
+    running, the weight is computed again.
 
     Args:
-        module: the description. It is changed in place and returned, in its constructor or later.
-        tensor_name: name of its parameter or buffer. If the leaf is shared, the original stays shared.
-        parametrization: the parametrization, an instance of your class.
+        module: the description, which is changed in place and returned. A constructor may pass `self`.
+        tensor_name: name of the parameter or buffer. If several modules share the leaf, they share the original too.
+        parametrization: the parametrization, a module with the method `forward(original)`.
         unsafe: if True, the parametrization may change the shape and dtype, and nothing is checked.
 
     Returns:
         the module.
 
     Raises:
-        ValueError: if there is no such parameter or buffer, it is lazy, or the parametrization changes its shape or
-            dtype.
+        ValueError: if there is no such parameter or buffer, the leaf is lazy, or the parametrization changes its shape
+            or dtype.
 
-    Differs from torch: only shapes are computed here, so forward and right_inverse must be traceable. Use `carry_over`
-    to convert existing params of the plain net. The class of the module does not change, but `repr` is the same as in
-    torch. `nn.init.normal_(module.weight)` sets the initial value of the weight and is not lost.
+    Differs from torch: this function computes only shapes, so forward and right_inverse must be traceable. Use
+    `carry_over` to convert existing params of the plain net. The class of the module does not change, but `repr` is the
+    same as in torch. `nn.init.normal_(module.weight)` sets the initial value of the weight, while this call has no
+    effect in torch.
 
     Example:
         >>> import jax.numpy as jnp
@@ -112,7 +118,8 @@ def register_parametrization(
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Return whether the module has a parametrization, or one of `tensor_name` if a name is given.
+    """Return whether the attribute `tensor_name` of a module is parametrized. If no name is given, return whether any
+    attribute of the module is parametrized.
 
     >>> from funcnet import nn
     >>> layer = nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))
@@ -134,15 +141,15 @@ def remove_parametrizations(
         net: the description.
         tensor_name: dotted name, as in "encoder.fc.weight". `*` denotes all layers of a stack at once.
         params, state: params and state of `net`.
-        leave_parametrized: if True, the leaf is set to the parametrized value, computed in eval mode. Otherwise it
-            takes the original.
+        leave_parametrized: if True, the leaf gets the parametrized value, computed in eval mode. Otherwise, the leaf
+            gets the value of the original.
 
     Raises:
         ValueError: if the attribute is not parametrized, or `leave_parametrized` is False and there are several
             originals.
 
-    Differs from torch: the function is pure. torch's takes (module, tensor_name, leave_parametrized). There, a spectral
-    norm in training mode makes one more step at removal.
+    Differs from torch: the function is pure. torch's function takes (module, tensor_name, leave_parametrized). In
+    torch, the removal of a spectral norm in training mode makes one more step.
 
     Example:
         >>> from funcnet import nn
@@ -173,8 +180,9 @@ def remove_parametrizations(
 def carry_over(net: Module, params: Tree, state: Tree, rng: jax.Array) -> tuple[Tree, Tree]:
     """Convert the params and state of a plain net to those of the same net with parametrizations.
 
-    Use this function for weights that were trained or loaded before. Every original becomes the right inverse of its
-    weight. Other arrays of the parametrizations, such as the vectors of a spectral norm, are initialised as in `init`.
+    Use this function for weights that were trained or loaded before the net was parametrized. The original of each
+    parametrized weight is the `right_inverse` of the weight in the plain net. Other arrays of the parametrizations,
+    such as the vectors of a spectral norm, are initialised as in `init`.
 
     Args:
         net: the description with parametrizations.
@@ -220,13 +228,17 @@ def carry_over(net: Module, params: Tree, state: Tree, rng: jax.Array) -> tuple[
 
 
 def parametrizable(where: str, module: Module, tensor_name: str) -> Any:
-    """Return the parameter, buffer or parametrized attribute of that name, or raise ValueError if there is none."""
+    """Return the parameter, buffer or parametrized attribute `tensor_name` of a module. Raise ValueError if there is
+    none.
+    """
     held = getattr(module, tensor_name, None)
     return held if isinstance(held, Parametrized) else own_leaf(where, module, tensor_name)
 
 
 def _check_further(where: str, one: Computed, parametrization: Module) -> None:
-    """Check that a parametrization that is added to others keeps the shape and dtype."""
+    """Check a parametrization that is added to an attribute that is already parametrized. Raise ValueError if the added
+    parametrization changes the shape or dtype, or has several originals.
+    """
     given = jax.ShapeDtypeStruct(one.shape, one.dtype)
     out = abstract(parametrization, "forward", given)
     require_same("the parametrized tensor", "dtype", one.dtype, out.dtype)

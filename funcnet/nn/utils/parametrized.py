@@ -1,4 +1,4 @@
-"""The components of a parametrized attribute (`ParametrizationList`), and its computation (`Parametrized`)."""
+"""`ParametrizationList`, the parametrizations of an attribute, and `Parametrized`, the computed attribute itself."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,15 +17,16 @@ __all__ = ["ParametrizationList", "Parametrized", "abstract", "described_dtype",
 
 
 class ParametrizationList(ModuleList):
-    """The components of one parametrized attribute: its parametrizations, and its original or originals.
+    """The parametrizations of one attribute, and the leaf or leaves (the originals) from which they compute the
+    attribute.
 
     Args:
         modules: the parametrizations, in the order in which they are applied.
         original: description of the leaf that is parametrized.
         unsafe: whether the parametrizations may change the shape and dtype.
 
-    `register_parametrization` makes this list. It is stored as ``module.parametrizations.weight``. Its
-    attribute `original` is the original. If there are several, they are `original0`, `original1`, ….
+    `register_parametrization` makes this list, and stores it as ``module.parametrizations.weight``. A single original
+    is the attribute `original` of the list. Several originals are the attributes `original0`, `original1`, ….
 
     Example:
         >>> from funcnet import nn
@@ -67,11 +68,13 @@ class ParametrizationList(ModuleList):
         return value
 
     def originals(self) -> list[Any]:
-        """Return the originals: arrays inside forward, descriptions outside of it."""
+        """Return the originals, from which the attribute is computed: arrays inside `forward`, else `Parameter`s or
+        `Buffer`s.
+        """
         return [self.original] if self.is_tensor else [getattr(self, f"original{i}") for i in range(self.ntensors)]
 
     def result(self) -> Any:
-        """Return the shape and dtype of the result of forward."""
+        """Return the shape and dtype of the array that `forward` returns."""
         given = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in self.originals()]
         for module in self:
             given = [abstract(module, "forward", *given)]
@@ -84,11 +87,13 @@ class ParametrizationList(ModuleList):
 
 
 class Parametrized(Computed):
-    """A parametrized attribute. If it has several originals, its source is not a part of the module."""
+    """A parametrized attribute. If it is computed from several originals, its `source`, the leaf that was parametrized,
+    is no longer a part of the module.
+    """
 
     mark = "Parametrized"
-    old_names: RemovableHandle | None = None  # of the load pre-hook that reads older files
-    assigned = False  # whether the initial value is the output of all parametrizations, or the input
+    old_names: RemovableHandle | None = None  # handle of the load pre-hook that reads older files
+    assigned = False  # True: the source gives the initial output of all parametrizations, not their input
 
     def value(self, bound: Any) -> jax.Array:
         return bound.parametrizations[self.name]()
@@ -137,7 +142,9 @@ class Parametrized(Computed):
 
 
 def _beside(original: Any, struct: Any) -> Any:
-    """Return a leaf with the shape of `struct` and the kind of `original`. `begin` sets its initial value."""
+    """Return a new parameter or buffer, like `original` but with the shape and dtype of `struct`. `Parametrized.begin`
+    sets its initial value.
+    """
     dtype = described_dtype(struct.dtype, original.dtype)
     if isinstance(original, Parameter):
         return Parameter(struct.shape, init.zeros(), dtype=dtype, requires_grad=original.requires_grad)
@@ -145,7 +152,9 @@ def _beside(original: Any, struct: Any) -> Any:
 
 
 def abstract(module: Module, method: str, *given: Any) -> Any:
-    """Return the shapes and dtypes of a parametrization method's result. A missing `right_inverse` is the identity."""
+    """Return the shapes and dtypes of the arrays that a method of a parametrization returns. A parametrization without
+    `right_inverse` is treated as if `right_inverse` were the identity.
+    """
     kinds = []
 
     def run(key: jax.Array, *given: Any) -> Any:
@@ -166,7 +175,9 @@ def abstract(module: Module, method: str, *given: Any) -> Any:
 
 
 def _inverse(module: Any, value: Any) -> Any:
-    """Return `module.right_inverse(value)`, or the value itself if the method is missing or not implemented."""
+    """Return `module.right_inverse(value)`, or `value` itself if the parametrization does not implement
+    `right_inverse`.
+    """
     if not hasattr(module, "right_inverse"):
         return value
     try:
@@ -176,12 +187,14 @@ def _inverse(module: Any, value: Any) -> Any:
 
 
 def described_dtype(dtype: Any, original: Any) -> Any:
-    """Return `dtype`, or the original's dtype if the two differ only because x64 is off. Descriptions keep float64."""
+    """Return `dtype`, or the dtype `original` if the two differ only because x64 is disabled. A leaf remembers the
+    dtype float64 even while its array is float32.
+    """
     return original if jax.dtypes.canonicalize_dtype(original) == dtype else dtype
 
 
 def require_same(what: str, quality: str, expected: Any, got: Any) -> None:
-    """Raise ValueError if a parametrization changes this property (the shape or the dtype)."""
+    """Raise ValueError if the shapes or dtypes `expected` and `got` differ. `quality` is "shape" or "dtype"."""
     if quality == "dtype":
         expected, got = jax.dtypes.canonicalize_dtype(expected), jax.dtypes.canonicalize_dtype(got)
     if expected != got:

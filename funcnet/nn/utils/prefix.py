@@ -11,11 +11,11 @@ def consume_prefix_in_state_dict_if_present(state_dict: Mapping[str, Any], prefi
     """Return the state_dict of the wrapped module, with `prefix` removed from the names that begin with it.
 
     Args:
-        state_dict: {name: array}. The prefix is also removed from its `_metadata`.
-        prefix: prefix to remove: "module." for DataParallel, "_orig_mod." for torch.compile.
+        state_dict: {name: array}. The prefix is also removed from the names in `state_dict._metadata`.
+        prefix: the prefix to remove, such as "module." for DataParallel or "_orig_mod." for torch.compile.
 
     Returns:
-        a new dict. In torch, the function changes its argument.
+        a new dict. In torch, the function changes `state_dict` in place.
 
     Example:
         >>> dict(consume_prefix_in_state_dict_if_present({"module.weight": 1, "step": 2}, "module."))

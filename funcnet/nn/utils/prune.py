@@ -1,8 +1,9 @@
-"""Pruning with masks, as in torch/nn/utils/prune.py, by pure functions of a description, its params and its state.
+"""Pruning with masks, as in torch/nn/utils/prune.py. The functions are pure: they take a net, its params and its state.
 
-A pruned weight is ``weight_orig * weight_mask``, a parameter times a buffer of its module, computed at every call. The
-mask is an array, so it is part of the state. Pruning takes params and state and returns new ones. `init` makes masks of
-ones. Masks are chosen outside `jit`. The layers of a stack (`*`) are pruned separately, by the same amount.
+A pruned weight is ``weight_orig * weight_mask``, the product of a parameter and a buffer of its module. The product is
+computed at every call of the module. The mask is an array and part of the state. Each function returns a new net, new
+params and a new state. `init` sets all masks to ones. The functions that choose masks run outside `jit`. The layers of
+a stack (`*`) are pruned separately, by the same amount.
 """
 
 from collections.abc import Iterable, Mapping
@@ -53,7 +54,8 @@ __all__ = [
 
 
 def identity(net: Module, name: str, params: Tree, state: Tree) -> Pruned:
-    """Return (net, params, state) with the weight masked by ones. The checkpoint of a pruned net can be loaded into it.
+    """Return (net, params, state) in which the weight is multiplied by a mask of ones, so that nothing is pruned. The
+    new net can load checkpoints of pruned nets.
 
     Args:
         net: the description. It is not changed.
@@ -63,7 +65,7 @@ def identity(net: Module, name: str, params: Tree, state: Tree) -> Pruned:
     Raises:
         ValueError: if there is no such parameter.
 
-    Differs from torch: all functions of this module are pure. They take (net, name, params, state, …), where torch's
+    Differs from torch: all functions in `prune.py` are pure, and take (net, name, params, state, …). torch's functions
     take (module, name, …).
 
     Example:
@@ -84,7 +86,7 @@ def random_unstructured(
     """Prune entries at random, among those that are not pruned yet.
 
     Args:
-        net, name, params, state: as in `identity`.
+        net, name, params, state: as in `prune.identity`.
         amount: number of entries to prune (int), or fraction of the remaining entries (float in [0, 1]).
         rng: a key.
 
@@ -106,7 +108,7 @@ def l1_unstructured(
     """Prune the entries with the smallest absolute values, among those that are not pruned yet.
 
     Args:
-        net, name, params, state: as in `identity`.
+        net, name, params, state: as in `prune.identity`.
         amount: number of entries to prune (int), or fraction of the remaining entries (float in [0, 1]).
         importance_scores: scores that are compared in place of the weight, an array of the same shape.
 
@@ -131,7 +133,7 @@ def random_structured(
     """Prune entire channels at random, among those that are not pruned yet.
 
     Args:
-        net, name, params, state: as in `identity`.
+        net, name, params, state: as in `prune.identity`.
         amount: number of channels to prune (int), or fraction of the remaining channels (float in [0, 1]).
         dim: dimension of the channels.
         rng: a key.
@@ -161,9 +163,9 @@ def ln_structured(
     """Prune the entire channels with the smallest norms, among those that are not pruned yet.
 
     Args:
-        net, name, params, state: as in `identity`.
+        net, name, params, state: as in `prune.identity`.
         amount: number of channels to prune (int), or fraction of the remaining channels (float in [0, 1]).
-        n: order of the norm. Any number, inf, -inf, 'fro' or 'nuc'.
+        n: order of the norm, any number including ±inf, or 'fro' or 'nuc'.
         dim: dimension of the channels.
         importance_scores: scores that are compared in place of the weight, an array of the same shape.
 
@@ -184,14 +186,14 @@ def ln_structured(
 
 
 def custom_from_mask(net: Module, name: str, params: Tree, state: Tree, mask: Any) -> Pruned:
-    """Prune the entries where a mask is zero, in addition to those that are already pruned.
+    """Prune the entries for which a mask is zero, in addition to those that are already pruned.
 
     Args:
-        net, name, params, state: as in `identity`.
+        net, name, params, state: as in `prune.identity`.
         mask: array of the weight's shape, with 0 or False for entries to prune.
 
     Raises:
-        ValueError: if the mask has the wrong shape.
+        ValueError: if the mask has the wrong shape, or there is no such parameter.
 
     Example:
         >>> import jax.numpy as jnp
@@ -222,15 +224,16 @@ def global_unstructured(
     """Prune several parameters as if they were one, so that some may lose more entries than others.
 
     Args:
-        net, params, state: as in `identity`.
+        net, params, state: as in `prune.identity`.
         parameters: dotted names of the parameters.
         pruning_method: class of an unstructured pruning method, such as `L1Unstructured`.
         importance_scores: {name: scores that are compared in place of the weight}.
         **kwargs: arguments of the class, such as `amount`.
 
     Raises:
-        TypeError: if `parameters` is not an iterable of names, `importance_scores` is not a mapping, or the method
-            prunes channels.
+        TypeError: if `parameters` is not an iterable of names, `importance_scores` is not a mapping, or the method is
+            not unstructured.
+        ValueError: if there is no such parameter, or scores have the wrong shape.
 
     Example:
         >>> import jax.numpy as jnp
@@ -281,10 +284,11 @@ def global_unstructured(
 
 
 def remove(net: Module, name: str, params: Tree, state: Tree) -> Pruned:
-    """Return (net, params, state) with the pruned weight itself in place of the original and the mask.
+    """Return (net, params, state) in which an ordinary parameter with the pruned values replaces the original and its
+    mask.
 
     Args:
-        net, name, params, state: as in `identity`.
+        net, name, params, state: as in `prune.identity`.
 
     Raises:
         ValueError: if the parameter is not pruned.

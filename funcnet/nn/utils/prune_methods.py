@@ -1,7 +1,8 @@
 """The pruning methods of `prune.py`: how masks are chosen and where they are stored.
 
-A method gets NumPy arrays, outside `jit`: the values to compare, and the current mask, which is 1 for the remaining
-entries. A new method is a subclass of `BasePruningMethod` with `PRUNING_TYPE` and `compute_mask`, as in torch.
+A pruning method runs outside `jit`. Its arguments are two NumPy arrays: the values to compare, and the current mask,
+which is 1 for the remaining entries. A new method is a subclass of `BasePruningMethod` with `PRUNING_TYPE` and
+`compute_mask`, as in torch.
 """
 
 import functools
@@ -64,13 +65,15 @@ class BasePruningMethod(ABC):
 
     @abstractmethod
     def compute_mask(self, t: np.ndarray, default_mask: np.ndarray) -> np.ndarray:
-        """Return the new mask, with the shape of `t`: `default_mask` with 0 for each entry that is pruned now."""
+        """Return the new mask (with the shape of `t`), which is `default_mask` with 0 for each entry to prune now."""
 
     @classmethod
     def apply(
         cls, net: Any, name: str, params: Tree, state: Tree, *args: Any, importance_scores: Any = None, **kwargs: Any
     ) -> Result:
-        """Return (net, params, state) with the parameter of that dotted name pruned by ``cls(*args, **kwargs)``."""
+        """Return (net, params, state) after the method ``cls(*args, **kwargs)`` has pruned the parameter `name`, a
+        dotted name.
+        """
 
         def make(index: tuple[int, ...]) -> BasePruningMethod:
             if index and kwargs.get("rng") is not None:  # every layer of a stack draws its own
@@ -80,7 +83,7 @@ class BasePruningMethod(ABC):
         return apply_mask(net, name, params, state, make, importance_scores)
 
     def prune(self, t: Any, default_mask: Any = None, importance_scores: Any = None) -> np.ndarray:
-        """Return `t` with zeros where the mask of this method is zero."""
+        """Return `t` with zeros for the entries that this method prunes."""
         t = np.asarray(t)
         mask = np.ones_like(t) if default_mask is None else np.asarray(default_mask)
         return t * self.compute_mask(comparable("t", importance_scores, t), mask)
@@ -115,7 +118,7 @@ class Identity(BasePruningMethod):
 
 
 class CustomFromMask(BasePruningMethod):
-    """Prunes the entries where `mask` is zero."""
+    """Prunes the entries for which `mask` is zero."""
 
     PRUNING_TYPE = "global"
 
@@ -156,7 +159,7 @@ class RandomUnstructured(_Unstructured):
 
 
 class L1Unstructured(_Unstructured):
-    """Prunes the `amount` entries with the smallest absolute values. Of equal values, the first are pruned."""
+    """Prunes the `amount` entries with the smallest absolute values. Among equal values, the first are pruned."""
 
     def __init__(self, amount: float):
         super().__init__(amount)
@@ -199,7 +202,7 @@ class RandomStructured(_Structured):
 
 
 class LnStructured(_Structured):
-    """Prunes the `amount` channels of dimension `dim` with the smallest norms. Of equal norms, the first are pruned."""
+    """Prunes the `amount` channels of dimension `dim` with the smallest norms, and among equal norms the first ones."""
 
     def __init__(self, amount: float, n: float | str, dim: int = -1):
         _check_amount(amount)
@@ -230,7 +233,7 @@ class LnStructured(_Structured):
 
 
 class PrunedWeight(Renamed):
-    """The computed attribute ``weight_orig * weight_mask``."""
+    """A pruned weight, which is computed as the product ``weight_orig * weight_mask``."""
 
     def value(self, bound: Any) -> jax.Array:
         original, mask = (getattr(bound, name) for name in self.names)
@@ -245,7 +248,9 @@ def apply_mask(
     make: Callable[[tuple[int, ...]], BasePruningMethod],
     importance_scores: Any = None,
 ) -> Result:
-    """Return (net, params, state) with the mask updated by the method ``make(index of the layer in its stack)``."""
+    """Update the mask of the parameter `name`, and return (net, params, state). The pruning method for each layer of a
+    stack is ``make(index of the layer)``.
+    """
     path, _, attribute = name.rpartition(".")
     before = isinstance(getattr(net.get_submodule(path), attribute, None), PrunedWeight)
     if not before:
@@ -279,7 +284,7 @@ def _give_mask(module: Module, attribute: str) -> None:
 
 
 def comparable(name: str, importance_scores: Any, t: Any) -> np.ndarray:
-    """Return the scores, or `t` if there are none, as a NumPy array with at least 32 bits per number."""
+    """Return `importance_scores`, or `t` if the scores are None, as a NumPy array with at least 32 bits per number."""
     if importance_scores is not None and np.shape(importance_scores) != np.shape(t):
         raise ValueError(
             f"prune: the importance_scores of {name!r} have the wrong shape; expected {np.shape(t)}, got "
@@ -300,7 +305,9 @@ def _check_amount(amount: Any) -> None:
 
 
 def _count(amount: Any, size: int) -> int:
-    """Return the number of entries to prune, of the `size` remaining ones."""
+    """Return the number of entries to prune, if `size` entries remain and `amount` is a number or a fraction of these
+    entries.
+    """
     count = int(amount) if isinstance(amount, numbers.Integral) else round(float(amount) * size)
     if count > size:
         raise ValueError(

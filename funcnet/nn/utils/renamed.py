@@ -1,7 +1,7 @@
 """Attributes that are computed from leaves of their own module, such as `weight` from `weight_g` and `weight_v`.
 
-torch's older normalisations and its pruning work this way. The names of these leaves are in the state_dict, next to the
-other names of the module.
+torch's older weight norm and spectral norm and torch's pruning store a computed weight in this way. In the state_dict,
+these leaves are next to the other leaves of the module.
 """
 
 from typing import Any
@@ -25,7 +25,9 @@ class Renamed(Computed):
 
 
 def rename(module: Any, old: str, new: str) -> Any:
-    """Rename the module's leaf `old` to `new`, after the other leaves, and return it. It keeps its initial value."""
+    """Rename the leaf `old` of a module to `new`, move the leaf to the end of the module's attributes, and return it.
+    The leaf keeps its initial value.
+    """
     leaf = getattr(module, old)
     delattr(module, old)
     setattr(module, new, leaf)
@@ -34,7 +36,9 @@ def rename(module: Any, old: str, new: str) -> Any:
 
 
 def own_leaf(where: str, module: Module, tensor_name: str) -> Any:
-    """Return the parameter or buffer of that name. Raise ValueError if there is none, or its shape is not known."""
+    """Return the parameter or buffer `tensor_name`. Raise ValueError if there is no such leaf, or its shape is not
+    known.
+    """
     leaf = getattr(module, tensor_name, None)
     if not isinstance(leaf, (Parameter, Buffer)):
         names = [name for name, _ in leaves(module)]

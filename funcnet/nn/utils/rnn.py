@@ -1,9 +1,9 @@
 """Sequences of different lengths in one array, padded or packed, as in torch/nn/utils/rnn.py.
 
 Letters: `B sequences, T the length of the longest sequence, N the sum of all lengths`. A packed batch has all first
-steps, then all second steps, and so on. The longest sequence comes first among the steps.
+steps, then all second steps, and so on. Within each step, longer sequences come first.
 
-The shape of a packed batch depends on its lengths, so every new set of lengths is compiled again under `jit`. To use
+The shape of a packed batch depends on its lengths, so every new set of lengths causes a compilation under `jit`. To use
 one program for batches of all lengths, keep them padded and pass `lengths=`, which may be traced, to the layers.
 """
 
@@ -38,7 +38,7 @@ def pack_padded_sequence(
         input: padded batch, (T, B, *), or (B, T, *) with batch_first. Any dtype.
         lengths: B integers from 1 to T, which must not be traced.
         batch_first: if True, the batch dimension comes before time.
-        enforce_sorted: if True, the lengths must be in decreasing order. Otherwise the function sorts the sequences by
+        enforce_sorted: if True, the lengths must be in decreasing order. If False, the function sorts the sequences by
             length, and sequences of equal length keep their order.
 
     Returns:
@@ -48,8 +48,8 @@ def pack_padded_sequence(
         TypeError: if the lengths are traced or not integers.
         ValueError: if the lengths do not fit the input, or are not sorted although `enforce_sorted` is True.
 
-    Differs from torch: a length greater than T raises an error. torch reads past the end of the sequence. torch's order
-    of more than 16 sequences of equal lengths is arbitrary.
+    Differs from torch: a length greater than T raises an error. torch reads past the end of the sequence. In torch, if
+    there are more than 16 sequences, those of equal length are in an arbitrary order.
 
     Example:
         >>> pack_padded_sequence(jnp.array([[1, 2, 0], [3, 4, 5]]), [2, 3], batch_first=True, enforce_sorted=False)[:3]
@@ -84,7 +84,7 @@ def pack_padded_sequence(
 
 
 def repack(sequence: PackedSequence, padded: Any, batch_first: bool = False) -> PackedSequence:
-    """Pack a padded batch (T, B, *) with the layout of `sequence`, for the recurrent layers. torch does not have it."""
+    """Pack a padded batch (T, B, *) with the layout of `sequence`, for recurrent layers. torch lacks this function."""
     time, place = places_of(sequence)
     return sequence._replace(data=jnp.asarray(padded[(place, time) if batch_first else (time, place)]))
 
@@ -92,12 +92,13 @@ def repack(sequence: PackedSequence, padded: Any, batch_first: bool = False) -> 
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[jax.Array, np.ndarray]:
-    """Pad a packed batch, with the sequences in their original order. This is the inverse of `pack_padded_sequence`.
+    """Pad a packed batch, with the sequences in their original order. `pad_packed_sequence` is the inverse of
+    `pack_padded_sequence`.
 
     Args:
         sequence: packed batch with data (N, *).
         batch_first: if True, the batch dimension comes before time in the result.
-        padding_value: value after the end of each sequence.
+        padding_value: value that fills the positions after the end of each sequence.
         total_length: length T of the result. The default is the longest length.
 
     Returns:
@@ -135,7 +136,7 @@ def pad_packed_sequence(
 def pad_sequence(
     sequences: Any, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
 ) -> jax.Array:
-    """Stack sequences, and pad the shorter ones.
+    """Stack sequences of different lengths in one array, and pad the shorter sequences.
 
     Args:
         sequences: arrays (length, *) of one dtype, whose shapes differ only in the length.
@@ -184,7 +185,8 @@ def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = Fals
         TypeError: if the lengths are traced or not integers.
         ValueError: if the lengths do not fit the input.
 
-    Differs from torch: a length greater than T or less than 0 raises an error. The input is not changed.
+    Differs from torch: a length greater than T or less than 0 raises an error. The arrays that are passed are not
+    changed.
 
     Example:
         >>> [a.tolist() for a in unpad_sequence(jnp.array([[1, 2], [3, 0]]), [2, 1], batch_first=True)]
@@ -264,7 +266,7 @@ def _batch_sizes(lengths: np.ndarray) -> np.ndarray:
 
 
 def _spread(data: Any, rows: np.ndarray, padding_value: float) -> jax.Array:
-    """Return `data[rows]`, with the padding value where a row is -1."""
+    """Return `data[rows]`, with the padding value in place of each row whose number is -1."""
     shape = (*rows.shape, *(1,) * (data.ndim - 1))
     real = (rows >= 0).reshape(shape)
     if data.shape[0] == 0:
@@ -285,7 +287,9 @@ def _packed(where: str, sequence: Any) -> None:
 
 
 def _array(array: Any) -> Any:
-    """Convert to a JAX array, except for NumPy arrays. On the host, a new shape needs no compilation."""
+    """Return NumPy arrays unchanged, and convert other values to JAX arrays. NumPy arrays remain NumPy arrays, because
+    NumPy needs no compilation for a new shape.
+    """
     return array if isinstance(array, np.ndarray) else jnp.asarray(array)
 
 

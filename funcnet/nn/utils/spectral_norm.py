@@ -1,7 +1,8 @@
 """Spectral norm with its old names, as in torch/nn/utils/spectral_norm.py, for nets whose checkpoints have `weight_u`.
 
-The computation is that of `parametrizations.spectral_norm`, which can load such checkpoints too, with two differences.
-A step computes v before u, and u and v are initialised with random directions, without any steps.
+The computation is that of `parametrizations.spectral_norm`, with two differences. A step computes v before u, and u and
+v are initialised with random directions, without any steps. `parametrizations.spectral_norm` can load checkpoints with
+`weight_u` too.
 """
 
 import math
@@ -14,7 +15,14 @@ from funcnet.nn.core import computed
 from funcnet.nn.core.hooks import RemovableHandle
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Buffer
-from funcnet.nn.utils.parametrizations import as_matrix, check_steps, divided_by_sigma, rows_dim, unit_vector
+from funcnet.nn.utils.parametrizations import (
+    as_matrix,
+    check_steps,
+    divided_by_sigma,
+    row_axis,
+    rows_dim,
+    unit_vector,
+)
 from funcnet.nn.utils.renamed import Renamed, own_leaf, rename
 
 Tree = dict[str, Any]
@@ -25,20 +33,22 @@ __all__ = ["remove_spectral_norm", "spectral_norm"]
 def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Module:
-    """`W / σ(W)`. The module has `<name>_orig` among its parameters, and `<name>_u` and `<name>_v` among its buffers.
+    """Divide a weight W by its largest singular value, `W / σ(W)`. Power iteration estimates σ as uᵀ W v.
 
-    In training, every call of the module makes `n_power_iterations` steps ``v ← Wᵀ u / ‖Wᵀ u‖, u ← W v / ‖W v‖``. In
-    eval mode, it makes no steps. For the gradient, u and v are constants.
+    W becomes the parameter `<name>_orig`, and u and v are the buffers `<name>_u` and `<name>_v`. In training, every
+    call of the module makes `n_power_iterations` steps ``v ← Wᵀ u / ‖Wᵀ u‖, u ← W v / ‖W v‖``. In eval mode, a call
+    makes no steps of power iteration. The gradient treats u and v as constants.
 
     Args:
-        module: the description. It is changed in place and returned.
+        module: the description, which is changed in place and returned.
         name: name of the parameter.
         n_power_iterations: number of steps per call in training.
         eps: lower bound on each norm, to avoid division by zero.
-        dim: dimension of the outputs, which becomes the rows. The default is 1 for transposed convolutions, else 0.
+        dim: dimension of the weight that belongs to the outputs of the layer. This dimension becomes the rows of W as a
+            matrix. The default is 1 for transposed convolutions, else 0.
 
     Raises:
-        ValueError: if there is no such parameter, or `n_power_iterations` is not positive.
+        ValueError: if there is no such parameter or dimension, or `n_power_iterations` is not positive.
 
     Example:
         >>> from funcnet import nn
@@ -51,10 +61,11 @@ def spectral_norm(
     """
     check_steps(n_power_iterations)
     leaf = own_leaf("utils.spectral_norm", module, name)
+    rows = row_axis(rows_dim(module) if dim is None else dim, len(leaf.shape))
     one = _SpectralNorm(name, rename(module, name, f"{name}_orig"), leaf.shape, leaf.dtype)
     one.names = (f"{name}_orig", f"{name}_u", f"{name}_v")
-    one.rows, one.eps, one.steps = rows_dim(module) if dim is None else dim, eps, n_power_iterations
-    height = leaf.shape[one.rows]
+    one.rows, one.eps, one.steps = rows, eps, n_power_iterations
+    height = leaf.shape[rows]
     module.register_buffer(one.names[1], Buffer(height, unit_vector, dtype=leaf.dtype))
     module.register_buffer(one.names[2], Buffer(math.prod(leaf.shape) // max(height, 1), unit_vector, dtype=leaf.dtype))
     one.version = module.register_state_dict_post_hook(_Version(name))
@@ -63,7 +74,8 @@ def spectral_norm(
 
 
 def remove_spectral_norm(net: Module, name: str, params: Tree, state: Tree) -> tuple[Module, Tree, Tree]:
-    """Return (net, params, state) with the weight of eval mode in place of its original. The given net is not changed.
+    """Return (net, params, state) without the spectral norm. The weight becomes an ordinary parameter with the value
+    that it has in eval mode. `net` is not changed.
 
     Args:
         net: the description.
@@ -111,7 +123,7 @@ class _SpectralNorm(Renamed):
 
 
 class _Version:
-    """A state_dict post-hook that records the version of the layout, as torch does for every such weight."""
+    """A state_dict post-hook that records the layout version of a weight with spectral norm, as torch does."""
 
     def __init__(self, name: str):
         self.name = name

@@ -1,4 +1,4 @@
-"""BatchNorm statistics for weights that were not trained with these statistics, as in torch/optim/swa_utils.py."""
+"""Recomputed BatchNorm statistics, for example for averaged weights, as in torch/optim/swa_utils.py."""
 
 import copy
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ __all__ = ["update_bn"]
 
 
 def update_bn(loader: Iterable[Any], net: Module, params: Tree, state: Tree, rng: jax.Array | None = None) -> Tree:
-    """Return the state with new running means and variances of BatchNorm: their plain averages over the batches.
+    """Return the state with new running means and variances of BatchNorm, averaged over the batches with equal weights.
 
     Args:
         loader: iterable of batches. A batch is an array, or a list or tuple whose first entry is the input.
@@ -29,9 +29,10 @@ def update_bn(loader: Iterable[Any], net: Module, params: Tree, state: Tree, rng
             dropout, as in torch.
 
     Returns:
-        the state after the last batch. If the net has no BatchNorm, this is the given state, and no batch is read.
+        the state with the new statistics, after the last batch. If the net has no BatchNorm, the given state is
+        returned, and no batch is read.
 
-    Differs from torch: the function is in `nn.utils`, returns the state, and compiles one program per shape of a batch.
+    Differs from torch: the function is in `nn.utils`, returns the state, and compiles one program per batch shape.
 
     Example:
         >>> from funcnet import nn

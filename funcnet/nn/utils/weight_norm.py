@@ -21,20 +21,19 @@ __all__ = ["remove_weight_norm", "weight_norm"]
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Parametrize a weight as `w = g · v / ‖v‖`. The module has g and v among its parameters, as `<name>_g` and
-    `<name>_v`.
+    """Parametrize a weight as `w = g · v / ‖v‖`. g and v are the parameters `<name>_g` and `<name>_v` of the module.
 
     Args:
-        module: the description. It is changed in place and returned.
+        module: the description, which is changed in place and returned.
         name: name of the parameter.
-        dim: the one dimension over which the norm is not computed. With None, or -1 as in torch, there is one norm for
-            the entire weight.
+        dim: the one dimension over which the norm is not computed. If `dim` is None or -1, there is one norm for the
+            entire weight, as in torch.
 
     Raises:
         ValueError: if there is no such parameter, or it has no dimension `dim`.
 
-    Differs from torch: there is no deprecation warning. Use `parametrizations.weight_norm` unless a checkpoint has
-    these names.
+    Differs from torch: there is no deprecation warning. Use `parametrizations.weight_norm`, which also loads
+    checkpoints with these names, unless the parameters must be named `<name>_g` and `<name>_v`.
 
     Example:
         >>> from funcnet import nn
@@ -60,7 +59,8 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
 
 def remove_weight_norm(net: Module, name: str, params: Tree, state: Tree) -> tuple[Module, Tree, Tree]:
-    """Return (net, params, state) with the weight itself in place of g and v. The given net is not changed.
+    """Return (net, params, state) in which an ordinary parameter, the weight itself, replaces the parameters g and v.
+    The given net is not changed.
 
     Args:
         net: the description.

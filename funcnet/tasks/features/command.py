@@ -14,6 +14,7 @@ import tyro
 
 from funcnet.files import require_folder, require_other
 from funcnet.heads.reading.tables import COLUMNS, OBJECTS
+from funcnet.settings import with_helps
 from funcnet.tasks.features.extract import FeatureExtractor, Features, Pool, Text
 from funcnet.tasks.features.files import starts_file, write_features
 
@@ -22,9 +23,10 @@ __all__ = ["FeaturesArguments", "features"]
 _PAIR = " ||| "  # between the two texts of a line, as in Google's script
 
 
+@with_helps
 @dataclasses.dataclass(frozen=True)
 class FeaturesArguments:
-    """Turn lines of text into vectors with a pretrained BERT: hidden states of any layers, pooled or of every token.
+    """Turn lines of text into vectors with a pretrained BERT: hidden states of any layers, either pooled or per token.
 
     Input: each line is one text, or two texts separated by " ||| ", as in Google's script. An empty line is an empty
     text, which also gets a vector. Tables are not parsed, so every line of a .csv or .jsonl file is one text.
@@ -35,8 +37,9 @@ class FeaturesArguments:
     D), where T is the number of tokens in all texts. A second file, NAME.starts.npy, then says where each text begins,
     so that text i has the rows from starts[i] up to starts[i + 1].
 
-    An .arrow file (Arrow IPC) has one row per text. Its columns are "tokens" and one per layer, such as "layer_-1". A
-    cell of a layer has D numbers, or with "--pool none" a list with D numbers per token.
+    An .arrow file (Arrow IPC) has one row per text. Its columns are "tokens" and one column per layer, such as
+    "layer_-1". Each cell of a layer's column has D numbers. With "--pool none", the cell has a list of D numbers for
+    each token.
 
     A .jsonl file has one object per line, as in Google's script. Its keys are "linex_index" and "layers". With "--pool
     none", the second key is "features".
@@ -58,8 +61,8 @@ class FeaturesArguments:
     """How to pool the vectors of a text's tokens into one vector. "cls" takes the vector of [CLS]. "none" writes the
     vector of every token."""
     seq_len: int | None = None
-    """Maximum number of tokens per text. Longer texts are truncated. The default is the row length of fine-tuning if
-    the model is fine-tuned, otherwise the size of its position table."""
+    """Maximum number of tokens per text. Longer texts are truncated. The default is the --seq-len with which the model
+    was fine-tuned, or the size of its position table if it was not fine-tuned."""
     batch_tokens: int | None = None
     """Number of tokens in a batch, including padding. The default depends on the device."""
 
@@ -88,7 +91,9 @@ def features(arguments: FeaturesArguments) -> int:
 
 
 def _write(arguments: FeaturesArguments, extract: FeatureExtractor) -> int:
-    """Write the features of all lines, with a progress bar, and return the number of lines."""
+    """Write the vectors of all lines of text to the output file, show a progress bar, and return the number of
+    lines.
+    """
     from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = SpinnerColumn(), TextColumn("texts"), MofNCompleteColumn(), TimeElapsedColumn()
@@ -104,7 +109,7 @@ def _write(arguments: FeaturesArguments, extract: FeatureExtractor) -> int:
 
 
 def _check(arguments: FeaturesArguments) -> None:
-    """Raise an error for wrong arguments before anything is loaded."""
+    """Raise an error for wrong arguments, before the model or a file is read."""
     if arguments.batch_tokens is not None and arguments.batch_tokens < 1:
         raise ValueError(
             f"features: --batch-tokens is out of range; expected at least 1, got {arguments.batch_tokens}."
@@ -148,7 +153,7 @@ def _texts(files: tuple[Path, ...]) -> Iterator[Text]:
                         f"features: {file}, line {number + 1} is not UTF-8; expected UTF-8 text, got byte "
                         f"0x{error.object[error.start]:02x}. Convert the file to UTF-8."
                     ) from None
-                first, between, second = text.rpartition(_PAIR)  # the last one, as Google's greedy pattern does
+                first, between, second = text.rpartition(_PAIR)  # at the last separator, as Google's pattern
                 yield (first, second) if between else text
     if number < 0:
         raise ValueError(

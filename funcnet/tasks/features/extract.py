@@ -53,7 +53,8 @@ class FeatureExtractor:
         pool: "mean" and "max" pool over all tokens, including `[CLS]` and `[SEP]`, as sentence-transformers does. "cls"
             takes the vector of the first token. "none" returns the vector of every token.
         max_length: largest number of tokens per text. Longer texts are cut, starting with the longer text of a pair.
-            The default is the row length of `funcnet finetune`, or the size of the position table for other models.
+            The default is the row length with which `funcnet finetune` trained the model, or the size of its position
+            table if it was not fine-tuned.
         tokens: number of tokens per batch, including padding. The default suits the device, see
             `heads.buckets.Bucketed`.
 
@@ -63,8 +64,8 @@ class FeatureExtractor:
 
     Raises:
         FileNotFoundError, ValueError: if `bert.from_pretrained` or `text.load_tokenizer` cannot read the directory.
-        ValueError: if a layer does not exist, the pool is unknown, `max_length` is out of range, or the vocabulary has
-            more entries than the model's embedding table.
+        ValueError: if no layer is given, a layer does not exist, the pool is unknown, `max_length` is out of range, or
+            the vocabulary has more entries than the model's embedding table.
 
     Example:
         >>> import jax, tempfile
@@ -131,7 +132,7 @@ class FeatureExtractor:
         )
 
     def __call__(self, texts: Iterable[Text]) -> Iterator[Features]:
-        """Yield the vectors of each text, in order. `texts` is read a few thousand texts at a time."""
+        """Yield the vectors of each text, in order. At most a few thousand texts are read from `texts` at a time."""
         for some in DataLoader(_Texts(texts), WINDOW, collate_fn=list):
             encodings = self._tokenizer.encode_batch(some)
             self.truncated += sum(bool(encoding.overflowing) for encoding in encodings)
@@ -139,7 +140,7 @@ class FeatureExtractor:
                 yield Features(encoding.tokens, value[:, : len(encoding)] if self.pool == "none" else value)
 
     def array(self, texts: Iterable[Text]) -> NDArray[np.float32]:
-        """Return the pooled vectors as one array, (N, L, D), or (N, D) for one layer.
+        """Return the pooled vectors of all texts as one array, (N, L, D), or (N, D) if there is only one layer.
 
         Raises:
             ValueError: if `pool` is "none", because the texts then have different numbers of vectors.
@@ -155,7 +156,7 @@ class FeatureExtractor:
 
 
 class _Texts(IterableDataset[Text]):
-    """Texts as a dataset, which is read once."""
+    """A dataset of texts, which can be read only once."""
 
     def __init__(self, texts: Iterable[Text]):
         self.texts = texts
@@ -165,7 +166,7 @@ class _Texts(IterableDataset[Text]):
 
 
 def _pooled(hidden: jax.Array, shown: jax.Array, pool: str) -> jax.Array:
-    """Pool (B, L, T, D) to (B, L, D), or return it unchanged with pool="none"."""
+    """Pool the token vectors (B, L, T, D) of a batch to (B, L, D), or return them unchanged if `pool` is "none"."""
     hidden = hidden.astype(jnp.float32)
     if pool == "none":
         return hidden
@@ -187,5 +188,5 @@ def _layer(layer: int, states: int) -> int:
 
 
 def _encoder(config: bert.BertConfig) -> bert.BertModel:
-    """Return the model with unstacked layers and without the pooler, which no feature needs."""
+    """Return the model with unstacked layers and without the pooler, whose output is not a feature."""
     return bert.BertModel(dataclasses.replace(config, scan_layers=False), add_pooling_layer=False)

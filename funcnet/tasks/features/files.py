@@ -26,17 +26,21 @@ _HEADER = 128  # bytes reserved for the header of a .npy file, because the numbe
 
 
 def write_features(path: str | Path, found: Iterable[Features], layers: Sequence[int]) -> int:
-    """Write the vectors of texts to a file, and return the number of texts, N. An error leaves no incomplete file.
+    """Write the vectors of texts to a file, and return the number of texts, N. If an error occurs, no incomplete file
+    is left.
 
-    - `.arrow`: an Arrow IPC file with one row per text. Its columns are `tokens` (a list of strings) and one per layer,
-      such as `layer_-1`. A cell of a layer has D floats if pooled, otherwise a list of T times D floats.
+    - `.arrow`: an Arrow IPC file with one row per text. Its columns are `tokens` (a list of strings) and one column per
+      layer, such as `layer_-1`. Each cell of a layer's column has D floats if the vectors are pooled, otherwise T lists
+      of D floats.
     - `.npy`: an array. Pooled vectors have the shape (N, D), or (N, L, D) for several layers. Vectors of tokens have
-      the shape (sum of T, D) or (sum of T, L, D), and `NAME.starts.npy`, (N + 1,), has the first row of each text.
-    - `.jsonl`: the format of Google's `extract_features.py`. If pooled, an object has `layers` instead of `features`.
+      the shape (sum of T, D) or (sum of T, L, D). The file `NAME.starts.npy`, of shape (N + 1,), then has the first row
+      of each text.
+    - `.jsonl`: the format of Google's `extract_features.py`. If the vectors are pooled, an object has `layers` instead
+      of `features`.
 
     Args:
         path: file to write. Its suffix, in lower or upper case, selects the format.
-        found: vectors, as a `FeatureExtractor` yields them.
+        found: the vectors of the texts, as a `FeatureExtractor` yields them.
         layers: the requested layers, which name the columns.
 
     Raises:

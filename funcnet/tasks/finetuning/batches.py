@@ -1,4 +1,6 @@
-"""Rows of many lengths -> batches of few shapes, so that short texts are cheap and few programs are compiled."""
+"""Groups rows of many lengths into batches of few shapes, so that short texts are cheap and few programs are
+compiled.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +19,7 @@ class PaddedRows(Dataset[dict[str, NDArray[Any]]]):
 
     Args:
         rows: N rows.
-        lengths: padded lengths of `funcnet.data.bucket_lengths`, in increasing order.
+        lengths: padded lengths from `funcnet.data.bucket_lengths`, in increasing order.
         size: number of rows in each batch. A smaller batch is filled up with padding rows.
         pad_id: id of `[PAD]`.
     """
@@ -32,14 +34,14 @@ class PaddedRows(Dataset[dict[str, NDArray[Any]]]):
         return {name: values[0] for name, values in self.__getitems__([index]).items()}
 
     def __getitems__(self, indices: Sequence[int]) -> dict[str, NDArray[Any]]:
-        """Return the padded batch of some rows; see `Rows.fill`."""
+        """Return the batch that contains the rows with these indices, padded; see `Rows.fill`."""
         chosen = np.asarray(indices, np.int64)
         bucket = np.searchsorted(self.lengths, self.rows.lengths[chosen].max())
         return self.rows.fill(chosen, self.lengths[bucket], self.size, self.pad_id)
 
 
 def make_loader(rows: Rows, batch_size: int, lengths: Sequence[int], *, pad_id: int, seed: int = 0) -> DataLoader:
-    """Return a loader of the rows in buckets of similar length, in another order each epoch.
+    """Return a loader of the rows in buckets of similar length, in a different order in each epoch.
 
     Args:
         rows: N rows.

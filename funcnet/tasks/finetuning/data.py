@@ -1,4 +1,4 @@
-"""The data of a fine-tuning run: reads, splits and encodes its files."""
+"""Reads, splits and encodes the files of a fine-tuning run."""
 
 import dataclasses
 import hashlib
@@ -31,7 +31,7 @@ class EncodedExamples:
 
 @dataclasses.dataclass(frozen=True)
 class FinetuningData:
-    """The data of a run. `lengths` are the padded lengths, which training, validation and test share."""
+    """The data of a run. `lengths` are the lengths to which rows are padded in training, validation and test."""
 
     head: TrainedHead
     tokenizer: Tokenizer
@@ -41,19 +41,20 @@ class FinetuningData:
     lengths: list[int]
 
     def fingerprint(self) -> dict[str, str]:
-        """Return SHA-256 digests of the rows and labels, which a resumed run compares."""
+        """Return SHA-256 digests of the rows and labels, so that a resumed run can check that they have not changed."""
         sets = {"training": self.train, "validation": self.validation, "test": self.test}
         return {f"digest of the {name} examples": _digest(one.rows) for name, one in sets.items() if one is not None}
 
     def sources(self, settings: FinetuningSettings) -> dict[str, str]:
-        """Return the file of each digest."""
+        """Return {name of a digest in `fingerprint`: the file that it describes}."""
         train, validation = _files(settings)
         files = {"training": train, "validation": validation or train, "test": settings.examples.test}
         return {f"digest of the {name} examples": str(file) for name, file in files.items()}
 
 
 def read_data(settings: FinetuningSettings) -> FinetuningData:
-    """Read and encode the files, learn the classes, hold out the validation examples, and print the sizes of all sets.
+    """Read and encode the files of a fine-tuning run, learn the classes, hold out the validation examples, and print
+    the sizes of all sets.
 
     Raises:
         FileNotFoundError: if a file or the model's directory is missing.
@@ -98,7 +99,9 @@ def read_data(settings: FinetuningSettings) -> FinetuningData:
 
 
 def make_head(settings: FinetuningSettings) -> TrainedHead:
-    """Return the head for the settings, before it has learned from examples."""
+    """Return the head that the settings choose. The head does not know the classes yet, because `learn` was not
+    called.
+    """
     return trained_head(settings.task).from_settings(settings.task, flat(settings))
 
 
@@ -132,7 +135,7 @@ def split(examples: Sequence[Any], share: float, *, seed: int) -> tuple[list[Any
 
 
 def _files(settings: FinetuningSettings) -> tuple[Path, Path | None]:
-    """Return the training and validation files, which are train.tsv and the dev file for a GLUE folder."""
+    """Return the training and validation files. For a GLUE folder, these are train.tsv and the dev file."""
     if not settings.train.is_dir():
         return settings.train, settings.examples.validation
     glue = glue_task(settings.train)
@@ -145,7 +148,7 @@ def _files(settings: FinetuningSettings) -> tuple[Path, Path | None]:
 
 
 def _require_measure(settings: FinetuningSettings, *, is_validated: bool) -> None:
-    """Raise ValueError for settings that need examples to measure on, if there are none."""
+    """Raise ValueError if a setting needs validation or test examples, but the run has none."""
     patience, seeds = settings.evaluation.patience, settings.evaluation.seeds
     if not is_validated and patience:
         raise ValueError(
@@ -160,7 +163,9 @@ def _require_measure(settings: FinetuningSettings, *, is_validated: bool) -> Non
 
 
 def _require_classes(head: TrainedHead, examples: Sequence[Any], settings: FinetuningSettings) -> None:
-    """Raise ValueError if the split leaves only one class in the training examples."""
+    """Raise ValueError if only one class is left in the training examples after the validation examples were held
+    out.
+    """
     left = {name for example in examples for name in head.label_names(example)} if head.labels else set()
     if head.labels and len(left) < 2:
         raise ValueError(
@@ -178,7 +183,7 @@ def _describe(head: TrainedHead, name: str, one: EncodedExamples, seq_len: int, 
 
 
 def _describe_empty(examples: Sequence[Any]) -> str:
-    """Return a note on the number of empty texts, or an empty string if there are none.
+    """Return a note for the user on the number of empty texts, or an empty string if no text is empty.
 
     >>> from funcnet.heads.reading.examples import TextExample
     >>> _describe_empty([TextExample(" ", None, "good", "a.csv, line 2"), TextExample("fine", None, "bad", "line 3")])

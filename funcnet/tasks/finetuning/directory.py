@@ -12,6 +12,7 @@ from funcnet import text
 from funcnet.files import read_json
 from funcnet.heads import TRAINED, TrainedHead, open_head, write_settings
 from funcnet.models import bert
+from funcnet.models.integers import open_bert
 
 __all__ = ["FineTuned", "load", "save", "start"]
 
@@ -31,10 +32,11 @@ class FineTuned:
 def start(
     directory: Path, head: TrainedHead, *, dropout: float | None = None, seed: int = 0
 ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-    """Return the model to fine-tune, (net, params, state), with unstacked layers.
+    """Return the model to fine-tune as (net, params, state), with unstacked layers.
 
-    The encoder is read from `directory`. The head is read from there too if it fits, otherwise it is new and a message
-    is printed. `dropout=None` keeps the dropout of the config. `seed` is the seed of a new head.
+    The encoder is read from `directory`. If the directory has weights for a head of this shape, these weights are read
+    too. Otherwise, the head gets new weights, and a message is printed. `dropout=None` keeps the dropout of the config.
+    `seed` is the seed of a new head.
     """
     changes = {**head.config(), "scan_layers": False}
     if dropout is not None:
@@ -51,22 +53,24 @@ def start(
 
 
 def save(directory: Path, model: FineTuned) -> None:
-    """Write all files of a model, for `load` and for Hugging Face's class of the same name."""
+    """Write all files of a model. `load` can open the directory. The class of the same name in transformers can open it
+    too.
+    """
     bert.save_pretrained(directory, model.net, model.params, model.state)
     text.save_tokenizer(model.tokenizer, directory, max_length=model.seq_len)
     write_settings(directory, model.head, model.seq_len)
 
 
 def load(directory: str | Path) -> FineTuned:
-    """Open a directory written by `save`, or a Hugging Face directory with a fine-tuned BERT.
+    """Open a directory written by `save` or by `funcnet quantize`, or a Hugging Face directory with a fine-tuned BERT.
 
     Args:
         directory: directory of the model. Without `finetuning.json`, the architecture in config.json selects the head.
 
     Raises:
         FileNotFoundError: if the directory is missing.
-        ValueError: if `directory` is a file, if the model is not a fine-tuned BERT, or if its files contradict each
-            other.
+        ValueError: if `directory` is a file, if the model is not a fine-tuned BERT, or if the files in the directory
+            contradict each other.
     """
     directory = Path(directory)
     if directory.is_file():
@@ -83,5 +87,5 @@ def load(directory: str | Path) -> FineTuned:
             f"{', '.join(known)}, got {name}. Fine-tune the model with `funcnet finetune`."
         )
     head, tokenizer, seq_len = open_head(directory, config, None, "finetuning.load", heads=TRAINED)
-    net, params, state = bert.from_pretrained(directory, bert.ARCHITECTURES[name], new_heads=False)
+    net, params, state = open_bert(directory, name, "finetuning.load")
     return FineTuned(head, tokenizer, net, params, state, seq_len)

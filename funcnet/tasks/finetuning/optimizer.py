@@ -18,11 +18,11 @@ def make_optimizer(
     *,
     weight_decay: float = 0.01,
 ) -> optax.GradientTransformation:
-    """Return BERT's AdamW with Adam's bias correction, without which training on small data sets often fails.
+    """Return BERT's AdamW, but with Adam's bias correction, because training on small data sets often fails without it.
 
     Args:
         schedule: schedule of the learning rate.
-        trainable: names of `trainable_names`. Names are used instead of patterns because a frozen model may have no
+        trainable: names from `trainable_names`. Names are used instead of patterns because a frozen model may have no
             trainable LayerNorm left, and a pattern that matches nothing is an error.
         layers: number of layers of the encoder.
         layer_decay: factor of `layer_rates`.
@@ -36,11 +36,11 @@ def make_optimizer(
 
 
 def trainable_names(names: Sequence[str], freeze: tree.Patterns) -> list[str]:
-    """Return the names that no pattern of `freeze` matches.
+    """Return the names of the parameters that no pattern in `freeze` matches.
 
     Raises:
-        ValueError: if a pattern matches nothing.
-        RunError: if no name is left.
+        ValueError: if a pattern matches no parameter.
+        RunError: if every parameter matches a pattern, so that nothing would be trained.
 
     >>> trainable_names(["bert.pooler.bias", "classifier.bias"], "bert")
     ['classifier.bias']
@@ -56,10 +56,10 @@ def trainable_names(names: Sequence[str], freeze: tree.Patterns) -> list[str]:
 
 
 def layer_rates(names: Sequence[str], layers: int, decay: float) -> dict[str, float]:
-    """Return the factor of the learning rate for each name.
+    """Return the factor of the learning rate for each parameter name.
 
     The factor is 1 for the head and the pooler, and `decay` for the top layer. For each lower layer, and finally for
-    the embeddings, it is multiplied by `decay` once more.
+    the embeddings, the factor is multiplied by `decay` again.
 
     >>> layer_rates(["bert.embeddings.LayerNorm.bias", "bert.encoder.layer.1.output", "classifier.bias"], 2, 0.5)
     {'bert.embeddings.LayerNorm.bias': 0.125, 'bert.encoder.layer.1.output': 0.5, 'classifier.bias': 1.0}

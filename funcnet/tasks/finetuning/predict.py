@@ -34,16 +34,16 @@ def predict(
 
     Args:
         path: output directory of `funcnet finetune`, or a Hugging Face directory with a fine-tuned BERT.
-        file: examples in the format of the training file, with or without labels. Texts can also be plain lines
-            (`.txt`), which a model that tags words splits into words and punctuation.
+        file: examples in the format of the training file, with or without labels. A file of texts can also have one
+            text per line (`.txt`). A model that tags words splits each line into words and punctuation.
         batch_size: number of rows per batch.
         labelled: whether to read labels and compute metrics.
-        null_threshold: margin by which the score of "no answer" must exceed that of the best answer (task answer), such
-            as `best_f1_thresh` of `evaluate`. The default is the value of the training. A Hugging Face directory has no
-            such value, so "no answer" is then never given.
+        null_threshold: for the task answer, the margin by which the score of "no answer" must exceed that of the best
+            answer. A good value is the metric `best_f1_thresh` that `evaluate` returns. The default is the value found
+            in training. A Hugging Face directory has no such value, so "no answer" is never predicted by default.
 
     Returns:
-        predictions: one dict per example, in order. Its keys depend on the task.
+        predictions: one dict per example, in order. The keys of a prediction depend on the task.
 
             - classify and pairs: label, probability, probabilities {label: p}.
             - labels: labels, probabilities.
@@ -106,7 +106,8 @@ def evaluate(
         - regress: pearson, spearman, mse.
         - tokens: accuracy, and also precision, recall and f1 if the tags mark entities.
         - choice: accuracy.
-        - answer: exact and f1, in percent.
+        - answer: exact and f1, in percent, and total. Data in the format of SQuAD 2.0 give further metrics; see
+          `funcnet.heads.reading.squad.squad_scores`.
     """
     return predict(path, file, batch_size=batch_size, labelled=True, null_threshold=null_threshold)[1]
 
@@ -115,7 +116,7 @@ def write_predictions(predictions: Sequence[Mapping[str, Any]], out: Path | None
     """Write predictions as JSON lines, or as a table if the suffix of `out` is `.csv`.
 
     With `out=None`, JSON lines are written to standard output. A table has one column per class for the probabilities.
-    Other lists and objects are cells of JSON. If writing fails, an existing file stays unchanged.
+    Other lists and objects are written to cells as JSON. If writing fails, an existing file stays unchanged.
     """
     if out is None:
         _write_lines(predictions, sys.stdout)

@@ -1,6 +1,7 @@
-"""Examples -> rows of token ids, in a few flat arrays.
+"""Converts examples to rows of token ids, which are stored in a few flat arrays.
 
-Letters: `N rows, C sequences per row (1, or the number of choices), T tokens`.
+Letters: `N rows, C sequences per row (1, or the number of choices), S tokens in all sequences, B rows and T tokens of a
+batch`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,9 +27,9 @@ class Rows:
 
     Attributes:
         tokens, types: (S,) int32 and uint8, the concatenated ids and token types of all sequences.
-        starts: (N·C + 1,) int64, start of each sequence, and finally S.
+        starts: (N·C + 1,) int64, index in `tokens` at which each sequence starts. The last entry is S.
         choices: C, number of sequences per row.
-        labels: (N, …), or (S,) if every token has a label. It is None without labels.
+        labels: (N, …), or (S,) if every token has a label. None if the examples have no labels.
         by_token: whether every token has a label.
         truncated: number of examples that were cut.
         counts: number of sequences of each example.
@@ -50,22 +51,22 @@ class Rows:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """(N,), number of tokens in the longest sequence of each row."""
+        """Array (N,) with the number of tokens in the longest sequence of each row."""
         return np.diff(self.starts).reshape(-1, self.choices).max(axis=1)
 
     @property
     def sequences(self) -> list[PlainRow]:
-        """The N·C sequences, as `heads.buckets.Bucketed` reads them."""
+        """All sequences as a list of N·C `PlainRow`s, which `heads.buckets.Bucketed` accepts as its input."""
         return [PlainRow(self.tokens[begin:end], self.types[begin:end]) for begin, end in pairwise(self.starts)]
 
     def fill(self, rows: NDArray[np.int64], length: int, size: int, pad_id: int) -> dict[str, NDArray[Any]]:
-        """Return a batch of some rows, padded to `length` tokens and `size` rows.
+        """Return a batch of the rows with these indices, padded to `length` tokens and `size` rows.
 
         Returns:
             input_ids, token_type_ids: int32, (B, T), or (B, C, T) for choices.
-            attention_mask: bool, with the same shape.
+            attention_mask: bool, with the shape of input_ids.
             counted: (B,) bool, False for padding rows.
-            labels: (B, …), -100 for padding. This key is missing if there are no labels.
+            labels: (B, …), -100 for padding. The key `labels` is missing if the rows have no labels.
         """
         shape = (size, self.choices, length)
         batch = {
@@ -101,7 +102,7 @@ def encode_rows(
 
     Args:
         head: head of the task, which encodes the examples.
-        tokenizer: tokenizer of `text.load_tokenizer`.
+        tokenizer: tokenizer from `text.load_tokenizer`.
         seq_len: largest number of tokens per row, including special tokens.
         labelled: whether the examples have labels.
 

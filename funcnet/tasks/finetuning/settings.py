@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from funcnet.settings import Range, check_ranges, defaults, flag, flat
+from funcnet.settings import Range, check_ranges, defaults, flag, flat, with_helps
 from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings
 
 __all__ = ["EvaluationSettings", "ExampleSettings", "FinetuningSettings", "InputSettings", "UpdateSettings"]
@@ -21,6 +21,7 @@ ONLY_FOR = {  # the tasks that a setting applies to
 }
 
 
+@with_helps
 @dataclasses.dataclass(frozen=True)
 class ExampleSettings:
     """Files of labelled examples, in addition to --train."""
@@ -31,25 +32,26 @@ class ExampleSettings:
     """Fraction of the training examples to hold out for validation if there is no --validation file. Copies of a text
     stay on the same side of the split. With 0, nothing is held out and the last model is kept."""
     test: Path | None = None
-    """File of test examples, on which the kept model is measured at the end."""
+    """File of test examples, on which the saved model is evaluated at the end."""
     text_column: str | None = None
-    """Name of the column of the texts. The default is "text", or "tokens" for the task "tokens"."""
+    """Name of the column that contains the texts. The default is "text", or "tokens" for the task "tokens"."""
     second_column: str | None = None
-    """Name of the column of the second texts. The default is "text_b"."""
+    """Name of the column that contains the second texts. The default is "text_b"."""
     label_column: str | None = None
-    """Name of the column of the labels. The default is "label", or "tags" for the task "tokens"."""
+    """Name of the column that contains the labels. The default is "label", or "tags" for the task "tokens"."""
     label_separator: str | None = None
     """For the task "labels": separator between the labels of one text. JSON lines may contain lists of labels
     instead."""
 
 
+@with_helps
 @dataclasses.dataclass(frozen=True)
 class InputSettings:
     """How texts become rows of tokens, and how answers are found."""
 
     seq_len: int = 128
-    """Maximum number of tokens per row, including [CLS] and [SEP]. Longer texts are truncated, but a long context of a
-    question is read in windows."""
+    """Maximum number of tokens per row, including [CLS] and [SEP]. Longer texts are truncated, but the context of a
+    question is read in windows if it is too long."""
     long_texts: Literal["cut", "parts"] = "cut"
     """For the tasks "classify", "labels" and "regress": "cut" truncates a text that is longer than a row; "parts" reads
     it in parts of equal length and averages their logits."""
@@ -66,6 +68,7 @@ class InputSettings:
     """Maximum number of different padded lengths. A program is compiled for each length."""
 
 
+@with_helps
 @dataclasses.dataclass(frozen=True)
 class UpdateSettings:
     """How the model learns."""
@@ -86,6 +89,7 @@ class UpdateSettings:
     """Dropout probability of hidden states and attention. The default is the value in the model's config.json."""
 
 
+@with_helps
 @dataclasses.dataclass(frozen=True)
 class EvaluationSettings:
     """How often the model is evaluated, and how the best model is chosen."""
@@ -93,16 +97,17 @@ class EvaluationSettings:
     evaluations: Annotated[int, Range(1)] = 1
     """Number of times per epoch to evaluate on the validation examples. The best model so far is kept."""
     patience: Annotated[int, Range(0, note="0: never")] = 0
-    """Number of evaluations without a better model after which the run ends early. With 0, it never ends early."""
+    """End the run early after this number of evaluations without a better model. With 0, the run never ends early."""
     metric: str | None = None
-    """Metric that chooses the best model: loss, or another metric of the task in eval.json. The default is accuracy for
-    classes and choices, F1 for labels, entities and answers, Pearson correlation for numbers, and GLUE's metric for a
-    GLUE folder."""
+    """Metric by which the best model is chosen: loss, or one of the metrics that eval.json lists for the task. The
+    default is accuracy for classes and choices, F1 for labels, entities and answers, Pearson correlation for numbers,
+    and GLUE's metric for a GLUE folder."""
     seeds: Annotated[int, Range(1)] = 1
-    """Number of runs, with the seeds --seed, --seed + 1 and so on. Their mean and spread are written to eval.json, and
-    the best model to --out."""
+    """Number of runs, with the seeds --seed, --seed + 1 and so on. The mean and spread of their metrics are written to
+    eval.json, and the best of their models to --out."""
 
 
+@with_helps
 @dataclasses.dataclass(frozen=True)
 class FinetuningSettings:
     """Fine-tune a BERT on labelled texts.
@@ -111,9 +116,9 @@ class FinetuningSettings:
     folder. Tagged words are read from CoNLL columns, or from JSON lines with tokens and tags. Choices are read from the
     columns text and choices (or choice0, choice1, …). Questions are read from JSON in the format of SQuAD.
 
-    Writes into --out a model that Hugging Face can open (config.json, vocab.txt, tokenizer.json, tokenizer_config.json,
-    model.safetensors), metrics.jsonl, eval.json, report.png and tensorboard/. `funcnet predict` and `funcnet evaluate`
-    read this directory.
+    The command writes into --out: a model that Hugging Face can open (config.json, vocab.txt, tokenizer.json,
+    tokenizer_config.json, model.safetensors), metrics.jsonl, eval.json, report.png and tensorboard/. `funcnet predict`
+    and `funcnet evaluate` read this directory.
 
     Exit codes: 0 finished; 2 an error in the arguments, the data or the files, reported in one line; 130 stopped by
     Ctrl-C; 143 stopped by SIGTERM. A stopped run saves a checkpoint, unless it stopped before its first step. Continue

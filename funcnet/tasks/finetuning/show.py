@@ -16,13 +16,14 @@ Classes = tuple[list[str], list[str]]  # the true and the predicted class of all
 def finetuning_panels(
     head: TrainedHead, metric: str, values: Mapping[str, float], classes: Classes | None
 ) -> list[Panel | Matrix]:
-    """Return the plots of the loss, the metric, the learning rate, the throughput and, if any, the confusion matrix.
+    """Return the plots of the loss, the metric, the learning rate, the throughput and, if there is one, the confusion
+    matrix.
 
     Args:
         head: head with its labels.
         metric: name of the metric that chooses the best model.
         values: contents of eval.json. The test metric is drawn as a line.
-        classes: classes of the measured examples, see `TrainedHead.classes`.
+        classes: true and predicted classes of the evaluated examples, see `TrainedHead.classes`.
     """
     tested = {"test": values[f"test_{metric}"]} if f"test_{metric}" in values else {}
     curves = {"validation": f"eval_{metric}"}
@@ -41,7 +42,7 @@ def finetuning_panels(
 
 
 def describe_constant(classes: Classes | None) -> str:
-    """Return a hint for a model that gives every text the same class, or an empty string for other models.
+    """Return a hint for the user if the model predicts the same class for every text, otherwise an empty string.
 
     Example:
         >>> describe_constant((["good", "bad"], ["good", "good"]))

@@ -23,23 +23,25 @@ from funcnet.train.best import goodness
 
 __all__ = ["FinetuningTask", "finetune"]
 
-SAVE_EVERY = 50  # least number of steps: a checkpoint is three times as large as the model, and as slow as a few steps
+# Minimum number of steps between two checkpoints. A checkpoint is three times as large as the model, and takes as long
+# as a few steps.
+SAVE_EVERY = 50
 LOSSES = ("loss", "mse")  # metrics for which a smaller value is better
 
 
 def finetune(settings: FinetuningSettings) -> int:
-    """Start or resume a fine-tuning run, and return the exit code. Errors are those of `funcnet.train.run`."""
+    """Start or resume a fine-tuning run, and return the exit code. For the errors, see `run_task`."""
     settings.check()
     return run_task(FinetuningTask, settings, where="finetune")
 
 
 class FinetuningTask(Task):
-    """Trains a head on labelled examples. Errors are those of `read_data` and `bert.from_pretrained`."""
+    """Trains a head on labelled examples. For the errors, see `read_data` and `bert.from_pretrained`."""
 
     unit = "tokens"
-    checks_objective = False  # costs two compilations; tests/tasks/test_lifecycle.py checks it
+    checks_objective = False  # costs two compilations; tests/tasks/test_lifecycle.py checks the objective
     keep = 1
-    keeps_checkpoints = False  # they are three times as large as the model, and of no use after the run
+    keeps_checkpoints = False  # three times as large as the model, and of no use after the run
 
     def __init__(self, settings: FinetuningSettings, context: Context):
         self.settings, self.context = settings, context
@@ -50,9 +52,8 @@ class FinetuningTask(Task):
         config: bert.BertConfig = self.net.config
         epoch = len(self._loader(settings.run.seed))
         steps = max(1, round(update.epochs * epoch))
-        self.learning_rate = update.learning_rate
-        if self.learning_rate is None:
-            self.learning_rate = min(2e-4, 5e-5 * 768 / config.hidden_size)
+        usual = min(2e-4, 5e-5 * 768 / config.hidden_size)
+        self.learning_rate = usual if update.learning_rate is None else update.learning_rate
         self.schedule = optim.warmup_linear_decay(self.learning_rate, round(update.warmup * steps), steps)
         self.trainable = trainable_names(list(tree.flatten(params)), update.freeze)
         self.optimizer = make_optimizer(
@@ -62,8 +63,7 @@ class FinetuningTask(Task):
             update.layer_decay,
             weight_decay=update.weight_decay,
         )
-        self.layout = context.layout.for_net(self.net)
-        self.objective = self.data.head.objective(self.layout.anchored(self.net))  # type: ignore[method-assign]
+        self.use(self.net)
         self.counts = self.data.head.counts  # type: ignore[method-assign]
         metric = evaluation.metric or self.data.head.metric
         self.best = Best(metric, largest=metric not in LOSSES, patience=evaluation.patience)
@@ -76,10 +76,15 @@ class FinetuningTask(Task):
         self.sources = {"vocabulary": str(settings.model), **self.data.sources(settings)}
         lengths = ", ".join(map(str, self.data.lengths))
         self.name = f"{self.data.head.name} on {settings.model.name}, rows of {lengths} tokens"
+
+    def use(self, net: Any) -> None:
+        """Replace the net of the task by `net`, which must have the same inputs and outputs."""
+        self.net, self.layout = net, self.context.layout.for_net(net)
+        self.objective = self.data.head.objective(self.layout.anchored(net))  # type: ignore[method-assign]
         self._run = self._compiled()
 
     def _start(self, seed: int) -> tuple[Any, Any, Any]:
-        """Return (net, params, state) before the first step."""
+        """Return (net, params, state), the model before the first training step."""
         dropout = self.settings.update.dropout
         return directory.start(self.settings.model, self.data.head, dropout=dropout, seed=seed)
 
@@ -98,7 +103,7 @@ class FinetuningTask(Task):
         return make_loader(self.data.train.rows, batch_size, self.data.lengths, pad_id=pad_id, seed=seed)
 
     def _compiled(self) -> Bucketed:
-        """Return the model as a function of rows, on all devices."""
+        """Return a `Bucketed` that runs the model on rows of any length, on all devices."""
         layout, context = self.layout, self.context
         forward = self.data.head.forward(layout.anchored(self.net), self.data.tokenizer)
         size, parts = self.settings.loop.batch_size, layout.batch_parts
@@ -120,7 +125,7 @@ class FinetuningTask(Task):
     def _measure(
         self, model: tuple[Any, Any], examples: EncodedExamples
     ) -> tuple[dict[str, float], Sequence[Mapping[str, Any]]]:
-        """Return (metrics, answers) of a model, both empty if a signal stopped the run."""
+        """Run a model on examples, and return (metrics, answers). Both are empty if a signal stopped the run."""
         stop = self.context.stop
         head, rows = self.data.head, examples.rows
         outputs = self._run(model, rows.sequences, lambda: stop.requested)
@@ -129,25 +134,35 @@ class FinetuningTask(Task):
         answers = head.answers(examples.examples, rows.details, rows.counts, outputs)
         return {"loss": mean_loss(head, outputs, rows), **head.scores(examples.examples, answers)}, answers
 
+    def measure(self, model: tuple[Any, Any]) -> dict[str, float]:
+        """Return the metrics of (params, state) on the validation and test examples."""
+        placed = self.layout.place(model)
+        figures = {prefix: self._measure(placed, examples)[0] for prefix, examples in self._held_out().items()}
+        return {f"{prefix}{name}": value for prefix, one in figures.items() for name, value in one.items()}
+
+    def _held_out(self) -> dict[str, EncodedExamples]:
+        """Return the validation and test examples as {prefix of the names of their metrics: examples}."""
+        parts = {"": self.data.validation, "test_": self.data.test}
+        return {prefix: examples for prefix, examples in parts.items() if examples is not None}
+
     def save(self, folder: Path, params: Any, state: Any) -> None:
         head, tokenizer, seq_len = self.data.head, self.data.tokenizer, self.settings.input.seq_len
         directory.save(folder, directory.FineTuned(head, tokenizer, self.net, params, state, seq_len))
 
     def conclude(self, ended: Ended) -> Conclusion | None:
-        """Read the kept model back from its files, and measure it on the validation and test examples."""
+        """Read the saved model from its files, and compute its metrics on the validation and test examples."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # already shown when the original model was opened
             kept = directory.load(ended.folder)
         model = self.layout.place((kept.params, kept.state))
         values: dict[str, Any] = {"seed": ended.seed, "steps": ended.rows[-1]["step"]}
         classes: tuple[list[str], list[str]] | None = None
-        for prefix, examples in {"": self.data.validation, "test_": self.data.test}.items():
-            if examples is not None:
-                figures, said = self._measure(model, examples)
-                if self.context.stop.requested:
-                    return None
-                values |= {f"{prefix}{name}": value for name, value in figures.items()}
-                classes = classes or self.data.head.classes(examples.examples, said)
+        for prefix, examples in self._held_out().items():
+            figures, said = self._measure(model, examples)
+            if self.context.stop.requested:
+                return None
+            values |= {f"{prefix}{name}": value for name, value in figures.items()}
+            classes = classes or self.data.head.classes(examples.examples, said)
         assert self.best is not None
         best, settings = self.best, self.settings
         if self.data.validation is not None:

@@ -31,9 +31,11 @@ class LabelledImages:
 
     Attributes:
         classes: names of the classes, in the order of the labels.
-        size: height, H. The width is equal to it, except in idx files.
-        mean, deviation: mean and standard deviation of the training images before standardisation.
-        digest: SHA-256 digest of the images or of their names and sizes.
+        size: height, H. The width is the same, except for images from idx files.
+        mean, deviation: mean and standard deviation of the training images before standardisation. For a
+            folder of image files, both are estimated from at most 1,000 images.
+        digest: SHA-256 digest of the images. For a folder of image files, it is the digest of the names, sizes and
+            labels of the files.
     """
 
     train: Dataset
@@ -87,13 +89,13 @@ class ImageFolder(Dataset[dict[str, Any]]):
         return len(self.files)
 
     def __getitem__(self, index: Any) -> dict[str, NDArray[Any]]:
-        """Return an image and its label, or the batch of an array of indices."""
+        """Return the image and the label at an index, or the batch of the images at an array of indices."""
         if np.ndim(index):
             return self.__getitems__(index)
         return {name: values[0] for name, values in self.__getitems__([index]).items()}
 
     def __getitems__(self, indices: Sequence[int]) -> dict[str, NDArray[Any]]:
-        """Return the batch of some images."""
+        """Return the batch that contains the images at these indices."""
         with concurrent.futures.ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # Pillow releases the GIL
             images = np.stack(list(pool.map(self._read, (self.files[index] for index in indices))))
         return {"image": self.transform(images), "label": self.labels[np.asarray(indices)]}
@@ -131,14 +133,16 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
 
 
 def padded_batches(dataset: Dataset, batch_size: int) -> Iterator[dict[str, NDArray[Any]]]:
-    """Yield all images once, in batches of equal shape. The last batch is filled with copies that have the label -1."""
+    """Yield all images of a dataset once, in batches of equal shape. The last batch is filled up with copies of an
+    image, whose label is -1.
+    """
     for batch in DataLoader(dataset, batch_size).epoch():
         padded, mask = pad_batch(batch, batch_size)
         yield {**padded, "label": np.where(mask, padded["label"], -1)}
 
 
 def _digits() -> tuple[NDArray[Any], ...]:
-    """Return scikit-learn's digits. A fixed fifth of them are test images."""
+    """Return scikit-learn's digits. Always the same fifth of the images is used as test images."""
     try:
         from sklearn.datasets import load_digits
     except ImportError:
@@ -152,7 +156,7 @@ def _digits() -> tuple[NDArray[Any], ...]:
 
 
 def _every_fifth(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return (training indices, test indices) from a fixed shuffle."""
+    """Divide indices of images into (training indices, test indices) at random, but in the same way in each call."""
     order = np.random.default_rng(0).permutation(count)
     is_test = np.arange(count) % 5 == 0
     return order[~is_test], order[is_test]
@@ -181,7 +185,9 @@ def _arrays(
 
 
 def _folder(data: Path, image_size: int) -> LabelledImages:
-    """Open a folder with a subfolder per class, as in torchvision's ImageFolder, or with train/ and test/ or val/."""
+    """Open a folder that has a subfolder per class, as for torchvision's ImageFolder, or that is divided into train/
+    and test/ (or val/).
+    """
     tests = [data / name for name in ("test", "val") if (data / name).is_dir()]
     is_divided = bool(tests) and (data / "train").is_dir()
     roots = [data / "train", tests[0]] if is_divided else [data]

@@ -15,7 +15,7 @@ from funcnet import nn, optim, weights
 from funcnet.data import DataLoader, Prefetcher
 from funcnet.files import write_json
 from funcnet.models import resnet
-from funcnet.parallel import parallelize
+from funcnet.parallel import parallelize, process_count
 from funcnet.tasks.images.data import open_images, padded_batches
 from funcnet.tasks.images.settings import ImageSettings
 from funcnet.train import (
@@ -42,12 +42,21 @@ def train_images(settings: ImageSettings) -> int:
 
 
 class ImageTask(Task):
-    """A ResNet that classifies images. The settings are already checked. The default of `net` is the model of the
-    settings.
+    """The task of `funcnet train-images`: train a ResNet to classify images.
+
+    Args:
+        settings: the settings of the command, already checked.
+        context: the context of the run.
+        net: the net to train. None makes the net that `settings.model` names.
+
+    Raises:
+        RunError: if the images cannot be read; see `open_images`.
+        ValueError: if there are fewer training images than rows in a batch.
     """
 
     unit = "images"
-    checks_objective = False  # costs two compilations; tests/tasks/test_lifecycle.py checks it
+    reads_own_rows = True
+    checks_objective = False  # costs two compilations; tests/tasks/test_lifecycle.py checks the objective
     shown = {"loss": "loss", "accuracy": "image_accuracy"}  # noqa: RUF012
 
     def __init__(self, settings: ImageSettings, context: Context, net: nn.Module | None = None):
@@ -57,14 +66,16 @@ class ImageTask(Task):
         batch_size, seed = settings.loop.batch_size, settings.run.seed
         self.loader = DataLoader(self.data.train, batch_size, shuffle=True, seed=seed, drop_last=True)
         self.loader.require_batches()
-        self.net = self._network() if net is None else net
+        if process_count() > 1:
+            self.loader.read_rows(context.layout.own_rows)
+        net = self._network() if net is None else net
         if context.layout.axis_name is not None and not settings.local_statistics:
-            self.net = nn.SyncBatchNorm.convert_sync_batchnorm(self.net, context.layout.axis_name)
-        self.layout = context.layout.for_net(self.net)
-        self.buffers = "averaged" if settings.local_statistics else "synced"
+            net = nn.SyncBatchNorm.convert_sync_batchnorm(net, context.layout.axis_name)
+        self.use(net)
+        self.buffers = settings.local_buffers if settings.local_statistics else "synced"
         steps, checkpoint = settings.steps, settings.checkpoint
         self.cadence = Cadence(steps, settings.loop.log_every, checkpoint.evaluate_every, checkpoint.save_every)
-        self.keep = checkpoint.keep
+        self.keep, self.rewind_above = checkpoint.keep, checkpoint.rewind_above
         self.schedule = optim.warmup_linear_decay(settings.learning_rate, round(settings.warmup * steps), steps)
         self.optimizer = optax.chain(
             optax.add_decayed_weights(
@@ -75,6 +86,10 @@ class ImageTask(Task):
         self.facts = [{"data": self.data.digest}]
         self.sources = {} if settings.data is None else {"data": str(settings.data)}
 
+    def use(self, net: nn.Module) -> None:
+        """Replace the net of the task by `net`, which takes images (B, C, H, W) and returns logits (B, K)."""
+        self.net, self.layout = net, self.context.layout.for_net(net)
+
     def _network(self) -> nn.Module:
         make = {"resnet18": resnet.resnet18, "resnet50": resnet.resnet50}[self.settings.model]
         small = self.data.size <= 64
@@ -84,11 +99,15 @@ class ImageTask(Task):
         return jax.jit(self.net.init)(jax.random.key(seed))
 
     def counts(self, batch: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        """Return the number of images, without the padding of the last batch (label -1)."""
+        """Return the number of images in a batch. Images with the label -1, which pad the last batch, are not
+        counted.
+        """
         return {"image": (batch["label"] >= 0).sum()}
 
     def objective(self, params: Any, state: Any, batch: Any, *, training: bool, rng: Any) -> tuple[Any, Any]:
-        """Return the sums of the cross-entropies and of the correct predictions, and the new buffers."""
+        """Return the sum of the cross-entropies and the number of correct predictions of a batch, and the new
+        buffers.
+        """
         images = self.context.precision.cast(batch["image"])
         logits, state = self.layout.anchored(self.net).apply(
             params, state, images, training=training, rng=rng
@@ -104,13 +123,22 @@ class ImageTask(Task):
         return len(batch["label"])
 
     def evaluator(self) -> Callable[[TrainState], dict[str, float]]:
+        measure = self._on_test_images()
+        return lambda state: measure((state.params, state.state))
+
+    def measure(self, model: tuple[Any, Any]) -> dict[str, float]:
+        """Return the metrics of (params, state) on the test images."""
+        found = self._on_test_images()(self.layout.place(model))
+        return {"loss": found["loss"], "accuracy": found["image_accuracy"]} if found else {}
+
+    def _on_test_images(self) -> Callable[[tuple[Any, Any]], dict[str, float]]:
         layout, stop = self.layout, self.context.stop
         step = parallelize(make_eval_step(self.objective, self.counts, precision=self.context.precision), layout)
 
-        def on_test_images(state: TrainState) -> dict[str, float]:
+        def on_test_images(model: tuple[Any, Any]) -> dict[str, float]:
             found = padded_batches(self.data.test, self.settings.loop.batch_size)
             with Prefetcher(found, transfer=layout.shard) as batches:
-                return evaluate(step, (state.params, state.state), batches, should_stop=lambda: stop.requested)
+                return evaluate(step, model, batches, should_stop=lambda: stop.requested)
 
         return on_test_images
 

@@ -1,1 +1,1 @@
-"""BERT pretraining: `funcnet pretrain`. The package `funcnet.tasks.pretraining_data` builds its data."""
+"""BERT pretraining: `funcnet pretrain`. `funcnet.tasks.pretraining_data` builds the data of pretraining."""

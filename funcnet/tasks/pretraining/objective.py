@@ -45,16 +45,20 @@ def make_objective(net: nn.Module) -> Callable[..., tuple[Sums, dict[str, Any]]]
 
 
 def evaluation_counts(batch: Batch) -> dict[str, jax.Array]:
-    """Return the result of `counts`, and "mlm_on_mask", the number of masked words that are replaced by `[MASK]`."""
+    """Return the dict that `counts` returns, with one more entry "mlm_on_mask": the number of masked words that are
+    replaced by `[MASK]`.
+    """
     return {**counts(batch), "mlm_on_mask": jnp.sum(batch["masked_weights"] * batch["shows_mask"])}
 
 
 def make_evaluation(net: nn.Module, unigram: jax.Array) -> Callable[..., tuple[Sums, dict[str, Any]]]:
-    """Make the objective of `train.make_eval_step`: that of `make_objective`, with a unigram model as a baseline.
+    """Make the objective for `train.make_eval_step`. It is the objective of `make_objective`, with the loss of a
+    unigram model as an additional metric.
 
-    `unigram` (V,) are log-probabilities of the tokens in the training text. They give the metric `unigram_loss` in
-    "mlm". The term "mlm_on_mask" is for only the positions with `[MASK]`: the batch must have `shows_mask` (B, M), 1 at
-    these positions and 0 elsewhere.
+    `unigram` (V,) has the log-probabilities of the tokens in the training text. The metric `unigram_loss` of the term
+    "mlm" is the loss of these log-probabilities on the masked words. The additional term "mlm_on_mask" covers only the
+    masked words that are replaced by `[MASK]`. The batch must therefore have `shows_mask` (B, M), which is 1 for these
+    words and 0 for others.
     """
 
     def objective(params: Any, state: Any, batch: Batch, *, training: bool, rng: Any) -> tuple[Sums, Any]:
@@ -70,7 +74,9 @@ def make_evaluation(net: nn.Module, unigram: jax.Array) -> Callable[..., tuple[S
 
 
 def run(net: nn.Module, params: Any, state: Any, batch: Batch, training: bool = False, rng: Any = None) -> Any:
-    """Return ((logits of the masked words, logits of the next sentence), state) for a batch, packed or not."""
+    """Run the model on a batch, packed or not. Return ((logits of the masked words, logits of the next sentence),
+    state).
+    """
     shown = batch["attention_mask"]
     packed: dict[str, Any] = {}
     if "sequence_ids" in batch:  # packed rows: each example attends only to itself
@@ -91,8 +97,8 @@ def run(net: nn.Module, params: Any, state: Any, batch: Batch, training: bool = 
 
 
 def _losses(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return (cross-entropy, whether the logit of the label is the largest) per row, in at least float32. Both are 0
-    where the label is IGNORE.
+    """Return (cross-entropy, whether the logit of the label is the largest) per row, in at least float32. If the label
+    of a row is IGNORE, both values are 0.
     """
     rows, ids = logits.reshape(-1, logits.shape[-1]), labels.reshape(-1)
     rows = rows.astype(wide_dtype(rows))

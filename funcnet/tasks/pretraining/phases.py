@@ -1,5 +1,5 @@
-"""The phases of a run: rows of one length and then, optionally, longer rows. (Google's recipe uses 128 tokens, and 512
-in the last tenth of the steps.)
+"""The phases of a pretraining run, which uses rows of one length and then, optionally, longer rows. (Google's recipe
+uses 128 tokens, and 512 in the last tenth of the steps.)
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import platformdirs
 
+from funcnet.data.fetch import Rows
 from funcnet.tasks.pretraining.settings import PretrainingSettings
 from funcnet.tasks.pretraining_data import DataSettings, PretrainingData, open_data, prepare_data
 from funcnet.tasks.pretraining_data.progress import progress_bars
@@ -30,16 +31,22 @@ class Phase:
 
 
 class Phases:
-    """The batches of all phases. The number of a step determines its batch, so a run can resume at any step. The first
-    phase starts at step 0.
+    """Yields the batches of all phases of a run, one phase after the other. The number of a step determines its batch,
+    so a run can resume at any step. The first phase starts at step 0.
+
+    Args:
+        phases: the phases.
+        rows: which rows of each batch are read; see `DataLoader.read_rows`.
     """
 
-    def __init__(self, phases: Sequence[Phase]):
+    def __init__(self, phases: Sequence[Phase], rows: Rows = None):
         self.phases = tuple(phases)
         self._loaders = [phase.data.train_batches(phase.batch_size, packed=phase.packed) for phase in phases]
+        for loader in self._loaders:
+            loader.read_rows(rows)
 
     def batches(self, start: int = 0) -> Iterator[Any]:
-        """Yield the batches from step `start` on."""
+        """Yield the batches of the training steps, beginning with step `start`."""
         first = self.number(start)
         for number in range(first, len(self.phases)):
             begin = self.phases[number].start
@@ -47,7 +54,7 @@ class Phases:
             yield from self._loaders[number].batches(max(start - begin, 0), end)
 
     def number(self, step: int) -> int:
-        """Return the index of the phase of a step."""
+        """Return the index of the phase to which a training step belongs."""
         return max(number for number, phase in enumerate(self.phases) if phase.start <= step)
 
 
@@ -58,8 +65,9 @@ def boundary(steps: int, long_share: float) -> int:
     return min(steps - round(steps * long_share), steps - 1)
 
 
-def open_phases(settings: PretrainingSettings, stop: Interruption) -> Phases:
-    """Open the data of a run: the folder in --data, or data that are built from the text and cached for later runs.
+def open_phases(settings: PretrainingSettings, stop: Interruption, own_rows: Rows = None) -> Phases:
+    """Open the data of a pretraining run. The data are in the folder --data, or are built from the text and cached for
+    later runs.
 
     A signal while the data are built raises `Stopped`.
     """
@@ -77,7 +85,7 @@ def open_phases(settings: PretrainingSettings, stop: Interruption) -> Phases:
         longer = open_data(data.directory, seq_len=model.long_seq_len, seed=settings.run.seed)
         start = boundary(settings.optimizer.steps, model.long_share)
         phases.append(Phase(longer, model.long_batch_size or rows, start, model.packed))
-    return Phases(phases)
+    return Phases(phases, own_rows)
 
 
 def _describe(data: PretrainingData, settings: PretrainingSettings) -> None:

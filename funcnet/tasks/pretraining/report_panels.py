@@ -17,7 +17,9 @@ PASSAGES, AROUND, TOP = 5, 9, 5  # examples; tokens shown on each side of the ma
 
 
 def pretraining_panels(values: dict[str, float]) -> list[Panel]:
-    """Return the panels of report.png. The values of eval.json, if there are any, give the baselines."""
+    """Return the panels of report.png. If eval.json has values, the losses of simple models in it are drawn as
+    baselines.
+    """
     unigram = {"unigram": values["unigram_loss"]} if values else {}
     on_mask = {"unigram": values["unigram_loss_on_mask"]} if values else {}
     return [

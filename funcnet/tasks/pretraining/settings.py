@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from funcnet.models.bert import BertConfig
-from funcnet.settings import Range, check_ranges, defaults, flag, flat
+from funcnet.settings import Range, check_ranges, defaults, flag, flat, with_helps
 from funcnet.tasks.pretraining_data.settings import PairSettings, TextSettings
 from funcnet.train.settings import CheckpointSettings, DeviceSettings, LoopSettings, RunSettings
 
@@ -16,6 +16,7 @@ __all__ = ["ModelSettings", "OptimizerSettings", "PretrainingSettings"]
 Model = Literal["tiny", "mini", "small", "medium", "base", "large"]
 
 
+@with_helps
 @dataclasses.dataclass(frozen=True)
 class ModelSettings:
     """The model, its input and its initialisation."""
@@ -38,20 +39,23 @@ class ModelSettings:
     dropout: Annotated[float, Range(0, 1, below=True)] = 0.0
     """Dropout rate of hidden states and attention weights. In runs of a few minutes, dropout slows learning down."""
     start: Literal["quick", "bert"] | None = None
-    """Initialisation of the parameters. "bert" draws them from a normal distribution with standard deviation 0.02.
-    "quick" also gives four attention heads useful patterns to start from, which suits runs of a few minutes. With
-    "quick" and the optimizer "adamw", the parameters that hold these patterns are trained at one tenth of the learning
-    rate. The default is "quick" with "adamw", and "bert" with "lamb"."""
+    """Initialisation of the parameters. "bert" draws them from a normal distribution with standard deviation 0.02. The
+    value "quick" uses a larger standard deviation and gives four attention heads useful patterns to start from, which
+    suits runs of a few minutes. So that training does not overwrite these patterns, "quick" with the optimizer "adamw"
+    uses one tenth of the learning rate for the attention, the position and token type embeddings, the pooler and the
+    next-sentence classifier. The default is "quick" with "adamw", and "bert" with "lamb"."""
     scan_layers: bool = False
     """Run the layers in a lax.scan, which compiles faster and runs slower."""
     attention_block_size: Annotated[int, Range(1), tyro.conf.arg(metavar="N")] | None = None
     """Number of tokens whose attention scores are computed at a time. This saves memory for long rows. By default, all
     scores of a row are stored."""
     context_parallel: Literal["ring", "gather"] = "ring"
-    """How attention works if --mesh has the axis context. "ring" sends keys and values from device to device, which
-    needs the least memory. "gather" gathers all of them on each device, which is faster for short rows."""
+    """How devices exchange the keys and values of attention if --mesh has the axis context. "ring" sends them from
+    device to device, which needs the least memory. "gather" collects all of them on each device, which is faster for
+    short rows."""
 
 
+@with_helps
 @dataclasses.dataclass(frozen=True)
 class OptimizerSettings:
     """The optimizer and its learning rate."""
@@ -59,17 +63,18 @@ class OptimizerSettings:
     steps: Annotated[int, Range(1)] = 2000
     """Number of updates of the parameters."""
     optimizer: Literal["adamw", "lamb"] = "adamw"
-    """Optimizer: BERT's AdamW, or NVIDIA's LAMB, which suits batches of thousands of rows. Each has a different
+    """Optimizer: BERT's AdamW, or NVIDIA's LAMB, which suits batches of thousands of rows. Each optimizer has its own
     learning rate schedule."""
     learning_rate: Annotated[float, Range(0)] = 1.5e-3
     """Peak learning rate."""
     warmup: Annotated[float, Range(0, 1, below=True)] = 0.1
     """Fraction of the steps over which the learning rate rises from 0 to its peak. Afterwards, it falls to 0: linearly
-    with "adamw", as a square root with "lamb"."""
+    with "adamw", and as the square root of the remaining fraction of the steps with "lamb"."""
     weight_decay: Annotated[float, Range(0)] = 0.01
     """Weight decay, applied to all parameters except biases and LayerNorm."""
 
 
+@with_helps
 @dataclasses.dataclass(frozen=True)
 class PretrainingSettings:
     """Pretrain BERT on raw text, with masked words and next-sentence prediction.
@@ -84,14 +89,14 @@ class PretrainingSettings:
 
     run: RunSettings
     data: Path | None = None
-    """Folder that `funcnet data build` or `funcnet data import` wrote, to use instead of --corpus. Its text and pair
-    settings were chosen when it was built, so omit them here."""
+    """Folder that `funcnet data build` or `funcnet data import` wrote, to use instead of --corpus. Omit the settings of
+    the text and the pairs, because they were chosen when the folder was built."""
     text: TextSettings = TextSettings()
     pairs: PairSettings = PairSettings()
     model: ModelSettings = ModelSettings()
     optimizer: OptimizerSettings = OptimizerSettings()
     loop: LoopSettings = LoopSettings()
-    checkpoint: CheckpointSettings = CheckpointSettings()
+    checkpoint: CheckpointSettings = CheckpointSettings(rewind_above=2.0)
     device: DeviceSettings = DeviceSettings()
 
     def check(self) -> None:

@@ -12,7 +12,7 @@ import optax
 from funcnet import optim
 from funcnet.data import Prefetcher
 from funcnet.models import bert
-from funcnet.parallel import check_batch_size, parallelize
+from funcnet.parallel import check_batch_size, parallelize, process_count
 from funcnet.tasks.pretraining import objective as losses
 from funcnet.tasks.pretraining.phases import Phases, open_phases
 from funcnet.tasks.pretraining.report_panels import example_guesses, pretraining_panels
@@ -43,10 +43,11 @@ def pretrain(settings: PretrainingSettings) -> int:
 
 
 class PretrainingTask(Task):
-    """Pretrains BERT on masked words and next sentences. The settings are already checked."""
+    """Pretrains BERT on masked words and next sentences. The settings must have been checked."""
 
     unit = "tokens"
-    checks_objective = False  # costs two compilations; tests/tasks/test_lifecycle.py checks it
+    reads_own_rows = True
+    checks_objective = False  # costs two compilations; tests/tasks/test_lifecycle.py checks the objective
     shown = {"loss": "loss", "words": "mlm_accuracy", "next sentence": "nsp_accuracy"}  # noqa: RUF012
 
     def __init__(self, settings: PretrainingSettings, context: Context):
@@ -56,9 +57,10 @@ class PretrainingTask(Task):
             parts = context.layout.batch_parts
             where = "pretrain: --long-batch-size"
             check_batch_size(model.long_batch_size, parts, settings.loop.accumulate, where=where)
-        self.phases: Phases = open_phases(settings, context.stop)
+        rows = context.layout.own_rows if process_count() > 1 else None
+        self.phases: Phases = open_phases(settings, context.stop, rows)
         self.data = self.phases.phases[-1].data  # data for the evaluation of the finished model
-        self.net = bert.BertForPreTraining(
+        net = bert.BertForPreTraining(
             bert.BertConfig.preset(
                 model.model,
                 vocab_size=self.data.tokenizer.get_vocab_size(),
@@ -69,15 +71,20 @@ class PretrainingTask(Task):
                 context_parallel=model.context_parallel,
             )
         )
-        self.layout = context.layout.for_net(self.net, SEQUENCES)
+        self.use(net)
         self.unigram = jnp.asarray(self.data.unigram())
         self.name = f"BERT-{model.model}"
         self.cadence = Cadence(steps, settings.loop.log_every, checkpoint.evaluate_every, checkpoint.save_every)
-        self.keep = checkpoint.keep
+        self.keep, self.rewind_above = checkpoint.keep, checkpoint.rewind_above
         self.optimizer, self.schedule = make_optimizer(settings)
-        self.objective, self.counts = losses.make_objective(self.layout.anchored(self.net)), losses.counts  # type: ignore[method-assign]
+        self.counts = losses.counts  # type: ignore[method-assign]
         self.facts = [self.phases.phases[0].data.fingerprint]
         self.sources = _sources(settings)
+
+    def use(self, net: Any) -> None:
+        """Replace the net of the task by `net`, which has the inputs and outputs of a `BertForPreTraining`."""
+        self.net, self.layout = net, self.context.layout.for_net(net, SEQUENCES)
+        self.objective = losses.make_objective(self.layout.anchored(net))  # type: ignore[method-assign]
 
     def init(self, seed: int) -> tuple[Any, Any]:
         params, state = jax.jit(self.net.init)(jax.random.key(seed))
@@ -97,15 +104,30 @@ class PretrainingTask(Task):
     def evaluator(self) -> Callable[[TrainState], dict[str, float]] | None:
         if self.data.evaluation is None:
             return None
+        measure = self._on_held_out()
+
+        def on_held_out(state: TrainState) -> dict[str, float]:
+            data = self.phases.phases[self.phases.number(max(int(state.step) - 1, 0))].data
+            return measure((state.params, state.state), data)
+
+        return on_held_out
+
+    def measure(self, model: tuple[Any, Any]) -> dict[str, float]:
+        """Return the metrics of (params, state) on the held-out text, or {} if no text is held out."""
+        if self.data.evaluation is None:
+            return {}
+        found = self._on_held_out()(self.layout.place(model), self.data)
+        return {name: found[name] for name in ("mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy") if name in found}
+
+    def _on_held_out(self) -> Callable[[tuple[Any, Any], PretrainingData], dict[str, float]]:
         layout, stop = self.layout, self.context.stop
         evaluation = losses.make_evaluation(layout.anchored(self.net), self.unigram)
         step = make_eval_step(evaluation, losses.evaluation_counts, precision=self.context.precision)
         compiled = parallelize(step, layout)
 
-        def on_held_out(state: TrainState) -> dict[str, float]:
-            data = self.phases.phases[self.phases.number(max(int(state.step) - 1, 0))].data
+        def on_held_out(model: tuple[Any, Any], data: PretrainingData) -> dict[str, float]:
             with Prefetcher(self._held_out(data), transfer=layout.shard) as batches:
-                values = evaluate(compiled, (state.params, state.state), batches, should_stop=lambda: stop.requested)
+                values = evaluate(compiled, model, batches, should_stop=lambda: stop.requested)
             return {**values, "loss": values["mlm_loss"] + values["nsp_loss"]}
 
         return on_held_out
@@ -157,8 +179,8 @@ class PretrainingTask(Task):
 def make_optimizer(settings: PretrainingSettings) -> tuple[optax.GradientTransformation, optax.Schedule]:
     """Return the optimizer and its schedule: LAMB with NVIDIA's schedule, or AdamW with `warmup_linear_decay`.
 
-    AdamW does not use Google's schedule (`optim.bert_schedule`), because the learning rate of that schedule drops at
-    the end of the warm-up.
+    AdamW is not combined with Google's schedule (`optim.bert_schedule`), in which the learning rate drops at the end of
+    the warm-up.
     """
     chosen = settings.optimizer
     warmup = round(chosen.warmup * chosen.steps)

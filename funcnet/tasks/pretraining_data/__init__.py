@@ -1,5 +1,5 @@
-"""The data of BERT pretraining: raw text -> pairs of segments -> masked batches. The data are built once, and read by
-many runs.
+"""The data of BERT pretraining: raw text -> pairs of segments -> masked batches. The data of pretraining are built
+once, and can then be read by many runs.
 
 `build` makes a data directory (`manifest` lists its files), `open_data` reads one, and `prepare_data` does both in a
 cache. Each step of a build is a module: `text_shards`, `held_out`, `vocabulary`, `token_shards`, `pairs` with

@@ -1,5 +1,5 @@
-"""Builds a data directory from text of any size, in a fixed amount of memory. Its bytes do not depend on the number of
-processes.
+"""Builds a data directory from text of any size, in a fixed amount of memory. The bytes of the directory do not depend
+on the number of processes.
 
     corpus -> shards of text, one sentence per line -> duplicates, held-out documents, vocabulary -> tokens -> pairs
 
@@ -57,20 +57,22 @@ def build(
     """Build the data of pretraining runs, continue a build that was stopped, or check and repair a complete one.
 
     Args:
-        folder: the data directory. It is created if it does not exist. See `manifest` for its files.
+        folder: the data directory. It is created if it does not exist. The module `manifest` describes the files in
+            this folder.
         settings: the settings, which determine the bytes of the directory.
         corpus: the result of `open_corpus` for these settings. If it is None, `build` calls `open_corpus`.
-        processes: number of worker processes. If it is 1, the work is done in this process.
+        processes: number of worker processes. With 1, the calling process does all the work.
         progress: function that is called as `progress(step, done, total)`.
 
     Returns:
-        The names of the files of a complete directory that were damaged or missing and have been rebuilt.
+        The names of the files that were damaged or missing in a complete directory and have been rebuilt.
 
     Raises:
         OSError: if a file of the corpus is missing or cannot be read, or the folder cannot be written.
-        ValueError: if the corpus is empty, has too few documents, or has files whose content does not match their
-            suffix. It is also raised if the vocabulary lacks special tokens, or a setting is out of range. It is also
-            raised if the folder was built with other settings or another corpus (the message lists the differences).
+        ValueError: if the corpus is empty, has too few documents, changes during the build, or has files whose content
+            does not match their suffix; if the vocabulary lacks special tokens; if a setting is out of range; or if the
+            folder contains other files, or was built with other settings or another corpus. In the last case, the
+            message lists the differences.
 
     Example:
         >>> import tempfile
@@ -126,7 +128,7 @@ def require_new_folder(folder: Path, where: str) -> None:
 
 
 def _run_stages(build: BuildState) -> None:
-    """Run all stages. Each stage keeps the files that are complete."""
+    """Run all stages of a build. A stage does not write files again that are already complete."""
     for left in build.folder.rglob(".*.part"):  # left by processes that were killed
         left.unlink(missing_ok=True)
     manifest, files = build.manifest, build.files
@@ -168,21 +170,25 @@ def _run_stages(build: BuildState) -> None:
 
 
 def _wanted_text(build: BuildState) -> set[int] | None:
-    """Return the shards whose text is needed because a file made from it is not complete, or None for all shards."""
+    """Return the numbers of the shards of text that must be read again, because a file that is made from their text is
+    not complete. None means all shards.
+    """
     manifest, origin = build.manifest, build.manifest.origin("documents")
     if manifest.shards is None or manifest.vocabulary is None or digest_in(build.folder) is None:
         return None
     if not all(is_whole(build.files.shard("documents", shard), origin) for shard in range(manifest.shards)):
         return None
     wanted = set(missing_tokens(build))
-    if wanted or not _has_held_out(build):  # tokens are compared with what is held out
+    if wanted or not _has_held_out(build):  # training sentences are compared with held-out ones
         documents = read_document_table(build)
         wanted |= set(documents.shard[documents.role == HELD_OUT].tolist())
     return wanted
 
 
 def _return_memory() -> None:
-    """Return freed memory to the system. Otherwise, glibc would keep 300 MB of text and word counts."""
+    """Return memory that Python has freed to the operating system. Otherwise, glibc would keep 300 MB of this
+    memory.
+    """
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):  # glibc's, not musl's
         trim(0)
 
@@ -197,7 +203,9 @@ def _has_held_out(build: BuildState) -> bool:
 
 
 def _held_out_text(build: BuildState, documents: DocumentTable) -> list[list[str]]:
-    """Return the held-out documents as lists of sentences, and write their long sentences to a file for the workers."""
+    """Return the held-out documents as lists of sentences, and write their long sentences to a file that the worker
+    processes read.
+    """
     found = list(documents.texts(build.folder, documents.role == HELD_OUT))
     plain = [line for sentences in found for line in plain_sentences(sentences)]
     build.files.held_out_sentences.write_text("\n".join(dict.fromkeys(plain)), "utf-8")
@@ -205,7 +213,9 @@ def _held_out_text(build: BuildState, documents: DocumentTable) -> list[list[str
 
 
 def _write_held_out(build: BuildState, held_out: list[list[str]], shared: set[int]) -> int:
-    """Write the tokens and pairs of the held-out documents. Return the number of dropped sentences."""
+    """Write the tokens and pairs of the held-out documents. Return the number of held-out sentences that were dropped
+    because training documents contain them too.
+    """
     settings, files, origin = build.settings, build.files, build.manifest.origin("held-out")
     if not settings.text.held_out:
         return 0

@@ -1,4 +1,4 @@
-"""The state of a running build, which its stages share."""
+"""The state of a running build of a data directory, which the stages of the build share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["BuildState", "remove_damaged"]
 
 @dataclass(frozen=True)
 class BuildState:
-    """A build in a data directory. The stages complete its manifest."""
+    """A build in a data directory. The stages of the build complete the manifest of the directory."""
 
     folder: Path
     settings: DataSettings
@@ -42,8 +42,8 @@ class BuildState:
         done: int = 0,
         total: int | None = None,
     ) -> list[Any]:
-        """Call `function` with the arguments of each task in the pool, and report progress. Return the results, in any
-        order.
+        """Call `function` in the worker processes with the arguments of each task, and report progress. Return the
+        results of all calls, in any order.
 
         The step has `total` tasks (`len(tasks)` by default), of which `done` were finished earlier.
         """
@@ -59,15 +59,15 @@ class BuildState:
 
 
 def remove_damaged(build: BuildState) -> list[str]:
-    """Delete the damaged files of a complete directory, and return their names."""
+    """Delete the damaged files of a complete data directory, and return their names."""
     files = build.manifest.files or {}
     tasks = [(build.folder / name, files[name], build.manifest.origin()) for name in sorted(files)]
-    found = sorted(name for name in build.run("looking over", _damaged, tasks) if name is not None)
+    found = sorted(name for name in build.run("checking files", _damaged, tasks) if name is not None)
     for name in found:
         (build.folder / name).unlink(missing_ok=True)
     return found
 
 
 def _damaged(path: Path, described: dict[str, Any], origin: dict[str, str]) -> str | None:
-    """Return the name of a damaged file, or None if the file is intact."""
+    """Return the name of a file of the data directory if the file is damaged, otherwise None."""
     return path.name if file_problem(path, described, origin, every_byte=True) else None

@@ -1,4 +1,4 @@
-"""A cache of data directories: one folder per combination of text and settings."""
+"""A cache of data for pretraining, with one data directory for each combination of text and settings."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def prepare_data(
             and the settings.
         processes: see `build`.
         progress: function that is called as `progress(step, done, total)`. The steps are reading, sentences,
-            vocabulary, tokens, pairs, report.
+            vocabulary, tokens, pairs and report, and also "checking files" if the data exist already.
 
     Returns:
-        The data for rows of the first length in `settings.seq_len`. For other lengths, pass their `directory` to
-        `open_data`.
+        The data for rows of the first length in `settings.seq_len`. For other lengths, pass the `directory` of the
+        result to `open_data`.
 
     Raises:
-        OSError, ValueError: see `build`. If no data can be built from the corpus, the cache is not changed.
+        OSError, ValueError: see `build`. If the data cannot be built from the corpus, the cache is not changed.
 
     Example:
         >>> import tempfile
@@ -51,7 +51,7 @@ def prepare_data(
     settings.check()
     text, given = settings.text, given_vocabulary(settings.text)
     corpus = open_corpus(text.corpus, documents=text.documents, field=text.field)
-    # names are part of the key because their suffixes determine how files are read
+    # the names of the files are part of the key, because their suffixes determine how the files are read
     names = [(one.name, one.sha256) for one in describe_sources(corpus, None, progress)]
     recorded = settings.recorded(None if given is None else vocabulary_digest(given))
     key = digest_of({"format": FORMAT, "settings": recorded, "text": names, "layout": corpus.layout})

@@ -28,9 +28,9 @@ class BuildData(DataSettings):
     """Build the data of pretraining runs from text of any size, for `funcnet pretrain --data`.
 
     The command writes into --out: shards of tokens and of sentence pairs, the vocabulary, a manifest and a report
-    (report.txt, report.json, report.png). For 1 GB of text, it needs 425 MB of memory with one process, 663 MB with
-    two, and 895 MB with four. If it was killed, run the same command again to continue. If the data are complete, the
-    command checks all files and repairs damaged ones.
+    (report.txt, report.json, report.png). For 1 GB of text, the build needs 425 MB of memory with one process, 663 MB
+    with two, and 895 MB with four. If the build was killed, run the same command again to continue. If the data are
+    complete, the command checks all files and repairs damaged ones.
 
     Exit codes: 0 finished; 2 an error in the arguments, the text or the files, reported in one line; 130 stopped by
     Ctrl-C; 143 stopped by SIGTERM. To continue a stopped build, run the same command again.
@@ -39,7 +39,7 @@ class BuildData(DataSettings):
     out: Path
     """Folder to write the data to."""
     processes: Annotated[int, Range(1)] = os.cpu_count() or 1
-    """Number of worker processes. It does not change the data. The default is the number of CPU cores."""
+    """Number of worker processes. The number does not change the data. The default is the number of CPU cores."""
 
 
 def build_data(arguments: BuildData) -> int:

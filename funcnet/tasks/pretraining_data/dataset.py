@@ -1,4 +1,4 @@
-"""Batches from pairs of segments and masking. Each step is one array operation for all rows of a batch.
+"""Batches of masked pairs of segments. Array operations build all rows of a batch at once.
 
 Letters: B batch, T sequence, M slots, P passes, N examples per epoch.
 """
@@ -18,15 +18,16 @@ from funcnet.tasks.pretraining_data.masking import Masking, given_masks
 __all__ = ["IGNORE", "Masks", "PretrainingDataset", "evaluation_batches", "fill_batch"]
 
 Masks = Literal["of the visit", "of the pass"]
-IGNORE = -100  # a label that is ignored; it is defined here too, so that workers need not import `bert.losses`
+IGNORE = -100  # a label that losses ignore. It equals `funcnet.losses.IGNORE`, which would make workers import JAX.
 
 
 @dataclass(frozen=True)
 class PretrainingDataset:
-    """A dataset that returns a batch for (B,) indices.
+    """A dataset of pretraining examples. Indexing it with B integers returns a batch of B masked examples.
 
-    Epoch e uses the pairs of pass e modulo P, so successive epochs pair the text in different ways. The masks of an
-    example depend on (seed, e, index): they differ from epoch to epoch, and are the same in a resumed run.
+    Epoch e uses the pairs of pass e modulo P, so successive epochs pair the text in different ways. The masked words of
+    an example depend on (seed, e, index of the example). The masks differ between epochs, and are the same in a resumed
+    run.
 
     Attributes:
         tokens: the concatenated token ids of all documents.
@@ -36,8 +37,8 @@ class PretrainingDataset:
         masking: the masking of words.
         cls_id, sep_id, pad_id: ids of `[CLS]`, `[SEP]` and `[PAD]`.
         seed: seed of the masks.
-        masks: "of the visit" draws new masks in each epoch. "of the pass" uses the same masks whenever a pass is
-            repeated, as in Google's files.
+        masks: when masked words are drawn. "of the visit" draws them anew in each epoch. "of the pass" uses the same
+            masks whenever a pass is repeated, as in Google's files.
         epoch: e.
     """
 
@@ -53,7 +54,7 @@ class PretrainingDataset:
     epoch: int = 0
 
     def __len__(self) -> int:
-        """The number of examples per epoch, N."""
+        """Return the number of examples per epoch, N."""
         return len(self.pairs[0]["a_start"])
 
     @property
@@ -62,17 +63,17 @@ class PretrainingDataset:
         return len(self.pairs)
 
     def at_epoch(self, epoch: int) -> PretrainingDataset:
-        """Return the dataset of one epoch."""
+        """Return a copy of this dataset for the epoch `epoch`, with the pairs and the masks of that epoch."""
         return replace(self, epoch=epoch % self.passes if self.masks == "of the pass" else epoch)
 
     def __getitem__(self, index: Any) -> dict[str, NDArray[Any]]:
-        """Return an example, or the batch of an array of indices."""
+        """Return the example at an index, or the batch of the examples at an array of indices."""
         if np.ndim(index):
             return self.__getitems__(index)
         return {name: values[0] for name, values in self.__getitems__([index]).items()}
 
     def __getitems__(self, indices: Sequence[int]) -> dict[str, NDArray[Any]]:
-        """Return the batch of the chosen examples.
+        """Return the batch of the examples with these indices.
 
         Args:
             indices: (B,) integers in [0, N).
@@ -81,7 +82,10 @@ class PretrainingDataset:
             A batch with Hugging Face's names. `input_ids`, `token_type_ids` (0 up to the first `[SEP]`, 1 up to the
             second, 0 after), `attention_mask` (1 at tokens, 0 at padding): (B, T) int32. `masked_positions`,
             `masked_ids` (B, M) int32 and `masked_weights` (B, M) float32: see `Masking`. `next_sentence_label` (B,)
-            int32: 0 if B follows A, 1 if it is random.
+            int32: 0 if the second segment follows the first one in the text, 1 if the second segment is random.
+
+        Raises:
+            ValueError: if a shard is damaged.
         """
         chosen = np.asarray(indices, np.int64)
         pairs = self.pairs[self.epoch % self.passes]
@@ -97,7 +101,7 @@ class PretrainingDataset:
     def _batch(self, indices: NDArray[np.int64], column: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         a_length, b_length = column["a_length"][:, None].astype(np.int64), column["b_length"][:, None].astype(np.int64)
         place = np.arange(self.seq_len)[None]
-        b_place = a_length + 2  # where B starts: after [CLS] A [SEP]
+        b_place = a_length + 2  # where segment B starts: after [CLS] A [SEP]
         end = b_place + b_length
         in_a = (place >= 1) & (place <= a_length)
         in_b = (place >= b_place) & (place < end)
@@ -122,13 +126,14 @@ class PretrainingDataset:
 
 
 def evaluation_batches(dataset: PretrainingDataset, batch_size: int) -> Iterator[dict[str, NDArray[Any]]]:
-    """Yield every held-out example once, in batches of equal size. The last batch is filled with copies that are
-    ignored.
+    """Yield every example of a dataset once, in batches of equal size. The last batch is filled up with copies of an
+    example, which losses and metrics ignore.
 
-    A copy has `masked_weights` 0 and `next_sentence_label` -100. Losses and metrics must ignore negative labels.
+    A copy has `masked_weights` 0 and `next_sentence_label` -100. Therefore losses and metrics must ignore negative
+    labels.
 
     Args:
-        dataset: any `PretrainingDataset`.
+        dataset: the examples to yield, such as the held-out examples.
         batch_size: B.
 
     Returns:
@@ -139,7 +144,7 @@ def evaluation_batches(dataset: PretrainingDataset, batch_size: int) -> Iterator
 
 
 def fill_batch(batch: Mapping[str, NDArray[Any]], size: int) -> dict[str, NDArray[Any]]:
-    """Fill a batch up to `size` examples with copies of its first example that losses and metrics ignore.
+    """Fill a batch up to `size` examples with copies of its first example, which losses and metrics ignore.
 
     Example:
         >>> batch = {"masked_weights": np.ones((1, 2), np.float32), "next_sentence_label": np.zeros(1, np.int32)}

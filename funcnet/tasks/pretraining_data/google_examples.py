@@ -1,9 +1,10 @@
 """Export and import of `tf_examples.tfrecord`, the format that the BERT scripts of Google, NVIDIA and others read. An
-import keeps the masks in the file.
+import keeps the masked positions that are stored in the examples.
 
-An import restores the masked words, so that a row is two slices of one array of tokens, as in data that are built from
-text. The masked positions and the ids that replace the words are stored separately. The file does not say which
-document a row comes from. Therefore held-out rows must be in separate files, and rows cannot be packed.
+An import puts the original words back at the masked positions. A row then consists of two slices of one array of
+tokens, as in data that are built from text. The masked positions and the ids that replace the words are stored
+separately. A `tf_examples.tfrecord` file does not say which document a row comes from. Therefore held-out rows must be
+in separate files, and rows cannot be packed.
 
 Letters: N examples, T tokens, M slots.
 """
@@ -42,8 +43,8 @@ __all__ = ["export_examples", "import_examples"]
 
 Example = tuple[Path, int, dict[str, NDArray[Any]]]  # file, number of the record in it, features
 SHARD = 4_000_000  # number of tokens, including padding, that are in memory at once
-ROWS = 1024  # examples whose masks are drawn at a time
-NAMES = {  # our name -> Google's, in the order of its script
+ROWS = 1024  # number of examples whose masks are drawn at a time
+NAMES = {  # our name -> Google's name, in the order of Google's script
     "input_ids": "input_ids",
     "attention_mask": "input_mask",
     "token_type_ids": "segment_ids",
@@ -57,10 +58,11 @@ NAMES = {  # our name -> Google's, in the order of its script
 def export_examples(
     folder: str | Path, out: str | Path, *, seq_len: int | None = None, seed: int = 0, held_out: bool = False
 ) -> int:
-    """Write all examples of all passes, with masks, in the format of `create_pretraining_data.py`. Return their number.
+    """Write all examples of all passes, with masks, in the format of `create_pretraining_data.py`. Return the number of
+    examples.
 
-    If `held_out` is True, the held-out examples are written instead of the training examples. The other arguments are
-    those of `open_data`.
+    If `held_out` is True, the held-out examples are written instead of the training examples. `seq_len`, `seed` and the
+    errors are those of `open_data`. A ValueError is also raised if `held_out` is True and no example is held out.
 
     Reference: write_instance_to_example_files in
     https://github.com/google-research/bert/blob/master/create_pretraining_data.py
@@ -88,15 +90,15 @@ def import_examples(
 
     Args:
         files: files from `create_pretraining_data.py` or `export_examples`.
-        folder: the data directory, which must be new or empty. It is written completely or not at all.
+        folder: the data directory, which must be new or empty. The directory is written completely or not at all.
         vocab: the vocabulary with which the examples were made.
-        held_out: files with examples for evaluation. If there are none, runs do not evaluate.
+        held_out: files with examples for evaluation. Without such files, runs on these data are not evaluated.
         cased: see `load_tokenizer`.
 
     Raises:
         OSError: if a file does not exist, or the folder cannot be written.
         ValueError: if the folder is not empty, or a file is empty or damaged, has rows of different lengths, or was
-            made with another vocabulary. The message has the path of the file and the number of the record.
+            made with a different vocabulary. The message has the path of the file and the number of the record.
     """
     if not files:
         raise ValueError("data import: no files are given; expected at least one file with examples, got none.")
@@ -126,7 +128,7 @@ def _exported(data: PretrainingDataset) -> Iterator[dict[str, NDArray[Any]]]:
 
 
 def _write(folder: Path, tokenizer: Tokenizer, training: Sequence[Path], held_out: Sequence[Path]) -> int:
-    """Write all files of a data directory. Return the number of training examples."""
+    """Write all files of a data directory of imported examples. Return the number of training examples."""
     first = next(_examples(training, None, None))[2]
     seq_len, slots = len(first["input_ids"]), len(first["masked_lm_positions"])
     vocabulary = vocabulary_digest(tokenizer)
@@ -164,7 +166,9 @@ def _write(folder: Path, tokenizer: Tokenizer, training: Sequence[Path], held_ou
 
 
 def _examples(files: Sequence[Path], seq_len: int | None, slots: int | None) -> Iterator[Example]:
-    """Yield the examples of all files. Check that each example has all features, and that all have the same length."""
+    """Yield the examples of all files. Check that each example has all of Google's features, and that all examples have
+    the same length.
+    """
     for path in files:
         number = 0
         for number, features in enumerate(read_examples(path), 1):
@@ -191,8 +195,8 @@ def _examples(files: Sequence[Path], seq_len: int | None, slots: int | None) -> 
 def _columns(
     examples: Sequence[Example], tokenizer: Tokenizer, tokens_before: int
 ) -> tuple[NDArray[Any], ShardColumns]:
-    """Return (the concatenated ids of the words of N examples, their pairs). See `build_pairs` and
-    `PretrainingDataset`.
+    """Return the token ids of N examples as one array, and the columns that describe the pairs in this array. See
+    `build_pairs` and `PretrainingDataset`.
     """
     names = NAMES.items()
     batch = {ours: np.stack([one[theirs] for _, _, one in examples]).astype(np.int32) for ours, theirs in names}
@@ -221,8 +225,8 @@ def _columns(
     if not known.all():
         path, number, features = examples[int(np.argmin(known))]
         raise ValueError(
-            f"data import: {path}, record {number} is not a pair of this vocabulary; expected [CLS] A [SEP] B [SEP], "
-            f"ids below {most:,}, masked words inside A or B, labels 0 or 1, got "
+            f"data import: {path}, record {number} is not a sentence pair in this vocabulary; expected [CLS] A [SEP] B "
+            f"[SEP], ids below {most:,}, masked words inside A or B, labels 0 or 1, got "
             f"{features['input_ids'][:8].tolist()}…. Pass the --vocab with which the file was made."
         )
     words = (place >= 1) & (place < length[:, None] - 1) & (place != seps[:, :1])

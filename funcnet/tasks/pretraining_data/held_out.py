@@ -1,5 +1,6 @@
-"""The choice of held-out documents, and the removal of sentences that they share with training documents. Letters: D
-documents.
+"""The choice of held-out documents, and the removal of sentences that they share with training documents.
+
+Letters: D documents.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from numpy.typing import NDArray
 
 __all__ = ["HEAD", "drop_shared_sentences", "plain_head", "plain_sentences", "split_documents"]
 
-LEAST = 2  # documents on either side; if there is only one, no random next sentence can be drawn
-SHARED_WORDS = 8  # a sentence this long is not a set phrase ("God bless America."); if it recurs, it was copied
+LEAST = 2  # training documents, and also held-out ones; from a single one, no random next sentence can be drawn
+SHARED_WORDS = 8  # words; a repeated sentence of this length was copied, and is no set phrase ("God bless America.")
 MOST = 4_000_000  # characters held out from a corpus of any size: about 8,000 pairs, which every evaluation reads
-HEAD = 10  # letters; few different sentences begin with the same ones
+HEAD = 10  # letters; few different sentences have the same first ten letters
 NO_LETTERS = re.compile(r"[^\w\n]+|_+")
 
 
@@ -30,14 +31,18 @@ def split_documents(
     """Choose held-out documents at random, up to a share of the text. Return the indices of the training documents and
     of the held-out documents, both int64, in increasing order.
 
-    Documents are visited in a random order that depends on `seed`. A document is held out if the share is not exceeded.
-    If fewer than two documents fit, the two smallest are held out. At most four million characters are held out.
+    Documents are visited in a random order that depends on `seed`. Each document is held out, unless the held-out text
+    would then exceed the share or four million characters, or fewer than two usable documents would remain for
+    training. If fewer than two documents are held out in this way, the two smallest are held out instead.
 
     Args:
         sizes: (D,) length of each document, in characters.
         share: share of all characters to hold out, in [0, 1). 0 holds out nothing.
         seed: seed of the random order.
-        usable: (D,) whether a document has at least two sentences. Other documents are not held out.
+        usable: (D,) whether a document has at least two sentences. Documents with fewer sentences are not held out.
+
+    Raises:
+        ValueError: if `share` is out of range, or there are too few usable documents.
     """
     if not 0 <= share < 1:
         raise ValueError(f"split_documents: held_out is out of range; expected 0 <= held_out < 1, got {share}.")
@@ -69,7 +74,6 @@ def split_documents(
 
 def plain_sentences(sentences: Sequence[str]) -> list[str]:
     """Return the sentences of eight words or more, lowercased, with everything but letters and digits removed.
-    --
 
     Example:
         >>> plain_sentences(["Thank you.", "One two three-four five, six seven 8 NINE."])
@@ -80,7 +84,7 @@ def plain_sentences(sentences: Sequence[str]) -> list[str]:
 
 
 def plain_head(sentence: str) -> str:
-    """Return the first ten letters of the plain sentence, at a tenth of the cost of `plain_sentences`.
+    """Return the first ten characters that `plain_sentences` would return for a sentence, at a tenth of the cost.
 
     >>> plain_head('"One two three-four five, six seven 8 NINE."')
     'onetwothre'
@@ -90,9 +94,10 @@ def plain_head(sentence: str) -> str:
 
 
 def drop_shared_sentences(held_out: Sequence[Sequence[str]], shared: Collection[str]) -> tuple[list[list[str]], int]:
-    """Drop and count the sentences of held-out documents whose plain sentence (`plain_sentences`) is in `shared`.
+    """Drop the sentences of held-out documents whose plain sentence (`plain_sentences`) is in `shared`. Return the
+    documents, and the number of dropped sentences.
 
-    Copies of complete documents are dropped earlier. This function is for passages that one document quotes from
+    Copies of complete documents were dropped earlier. This function drops passages that one document quotes from
     another.
     """
     kept = [

@@ -61,7 +61,9 @@ SILENT: Progress = lambda step, done, total: None
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file of the corpus when it was read: path, name, size, modification time and SHA-256 digest."""
+    """The state of a file of the corpus when a build read it: path, name, size, modification time and SHA-256
+    digest.
+    """
 
     path: str
     name: str
@@ -80,7 +82,7 @@ class Manifest:
         sources: the files of the corpus.
         vocabulary: digest of the vocabulary, or None before it is written.
         shards: number of shards, or None before the text is read.
-        files: size of every file, and its digest if the file does not contain it. None before the build ends.
+        files: the entry of `describe_file` for every file. None before the build ends.
     """
 
     settings: dict[str, Any]
@@ -97,7 +99,9 @@ class Manifest:
         return digest_of({"format": FORMAT, "settings": self.settings, "sources": names, "layout": self.layout})
 
     def origin(self, name: str = "") -> dict[str, str]:
-        """Return the digests of the sources of a file: the plan and, except for "documents", the vocabulary."""
+        """Return {"plan": digest, "vocabulary": digest}, the digests of what a file is made from. The files of
+        documents do not depend on the vocabulary and have only "plan".
+        """
         plan = {"plan": self.plan}
         return plan if name.startswith("documents") else {**plan, "vocabulary": self.vocabulary or ""}
 
@@ -132,7 +136,9 @@ class DataFiles:
         return self.folder / f"{kind}-{number:05}.arrow"
 
     def pairs(self, seq_len: int, number: int, shard: int) -> Path:
-        """Return the path of the pairs that pass `number` makes from a shard."""
+        """Return the path of the file with the sentence pairs that one pass over a shard makes. `number` is the number
+        of the pass.
+        """
         return self.folder / f"pairs-{seq_len}-{number:02}-{shard:05}.arrow"
 
     def text(self, shard: int) -> Path:
@@ -157,8 +163,8 @@ class DataFiles:
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """Return the manifest of a folder, or None if there is none. Refuse a manifest that has another format or was
-    changed.
+    """Return the manifest of a data directory, or None if the folder has no manifest. Raise a ValueError if the
+    manifest has another format or was changed.
     """
     path = folder / "manifest.json"
     if not path.exists():
@@ -194,22 +200,23 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def lock_build(folder: Path, progress: Progress) -> AbstractContextManager[None]:
-    """Create the folder, wait until no other process builds in it, and lock it."""
+    """Create the folder of a build, wait until no other process builds in this folder, and lock it."""
     folder.mkdir(parents=True, exist_ok=True)
     return lock_folder(folder, lambda: progress("waiting for another build", 0, 1))
 
 
 def describe_file(path: Path) -> dict[str, Any]:
-    """Return the size of a file, and its SHA-256 digest if the file does not contain it."""
+    """Return the size of a file, and the SHA-256 digest of its bytes unless the file itself contains a digest."""
     size = {"bytes": path.stat().st_size}
     return size if path.suffix == ".arrow" else {**size, "sha256": file_digest(path)}
 
 
 def file_problem(path: Path, described: dict[str, Any], origin: Mapping[str, str], *, every_byte: bool) -> str | None:
-    """Return what is wrong with a file of a data directory, for a message, or None if the file is intact.
+    """Describe for an error message what is wrong with a file of a data directory. Return None if the file is intact.
 
-    `described` is its entry in the manifest, and `origin` the origin of the files in the directory. If `every_byte` is
-    True, the file is read, and its digest is compared.
+    `described` is the entry of the file in the manifest, and `origin` has the digest of the settings and the corpus,
+    and that of the vocabulary, from which the file must have been made. If `every_byte` is True, the complete file is
+    read, and its SHA-256 digest is compared with that of the manifest or of the shard itself.
     """
     size = path.stat().st_size if path.is_file() else None
     if size is None:
@@ -233,7 +240,8 @@ def file_problem(path: Path, described: dict[str, Any], origin: Mapping[str, str
 def describe_source(path: Path, known: Mapping[tuple[str, int, int], str] | None = None) -> SourceFile:
     """Describe the current state of a file of the corpus.
 
-    A file that is in `known`, {(path, size, modification time): digest}, is not read.
+    `known` is {(path, size, modification time): digest}. If `known` contains the file, the file is not read, and the
+    digest in `known` is used.
     """
     status, name = path.stat(), str(path.absolute())
     digest = (known or {}).get((name, status.st_size, status.st_mtime_ns)) or file_digest(path)
@@ -241,8 +249,8 @@ def describe_source(path: Path, known: Mapping[tuple[str, int, int], str] | None
 
 
 def describe_sources(corpus: Corpus, before: Manifest | None, progress: Progress) -> list[SourceFile]:
-    """Describe all files of a corpus. A file whose path, size and modification time are in an earlier manifest is not
-    read.
+    """Describe all files of a corpus. If an earlier manifest has the path, size and modification time of a file, its
+    digest is taken from that manifest.
     """
     known = {(one.path, one.bytes, one.mtime_ns): one.sha256 for one in before.sources} if before else {}
     found: list[SourceFile] = []
@@ -254,7 +262,9 @@ def describe_sources(corpus: Corpus, before: Manifest | None, progress: Progress
 
 
 def refuse_changes(folder: Path, before: Manifest, now: Manifest) -> None:
-    """Refuse to continue a build with other settings or another corpus. The message lists the differences."""
+    """Raise a ValueError if a build would continue with other settings or another corpus. The message lists the
+    differences.
+    """
     old, new = ({**one.settings, "layout": one.layout} for one in (before, now))
     changed = [f"{name} was {old.get(name)!r}, now {new[name]!r}" for name in new if old.get(name) != new[name]]
     if changed:
@@ -272,8 +282,8 @@ def refuse_changes(folder: Path, before: Manifest, now: Manifest) -> None:
 
 
 def refuse_changes_meanwhile(manifest: Manifest) -> None:
-    """Refuse text that changed while it was read, because its digest belongs to other bytes. The message names the
-    first changed file.
+    """Raise a ValueError if a file of the corpus has changed since its digest was computed. After such a change, the
+    digest in the manifest does not describe the text that the build has read. The message names the first changed file.
     """
     for source in manifest.sources:
         path = Path(source.path)
@@ -287,7 +297,9 @@ def refuse_changes_meanwhile(manifest: Manifest) -> None:
 
 
 def _changes(before: Sequence[SourceFile], now: Sequence[SourceFile]) -> list[str]:
-    """Return one line per missing, new or changed file. There are none if the same files are in another folder."""
+    """Compare the files of a corpus with those in a manifest. Return one line for each file that is missing, new or
+    changed. If the same files are only in a different folder, the list is empty.
+    """
     if [(one.name, one.sha256) for one in before] == [(one.name, one.sha256) for one in now]:
         return []
     old, new = {one.path: one for one in before}, {one.path: one for one in now}
@@ -298,4 +310,4 @@ def _changes(before: Sequence[SourceFile], now: Sequence[SourceFile]) -> list[st
         for path in old
         if path in new and old[path].sha256 != new[path].sha256
     ]
-    return lines or ["the files are in another order"]
+    return lines or ["the files are in a different order"]

@@ -1,6 +1,7 @@
 """Masking of words. The masked words of an example depend on (seed, epoch, example index).
 
-Every position of every example has separate random bits, so the masks of an example do not depend on its batch.
+Every position of every example has separate random bits, so the masked words do not depend on the other examples of the
+batch.
 
 Letters: B batch, T sequence, M slots, V vocabulary.
 """
@@ -34,10 +35,11 @@ class Masking:
         never: ids of the special tokens, which are neither masked nor drawn as random words.
         vocab_size: V. Random words are drawn from all ids below V that are not in `never`.
         max_predictions: M, the maximum number of masked positions per sequence.
-        share: share of the maskable positions that are masked. Their number is rounded, and is at least one.
+        share: share of the maskable positions that are masked. The number of masked positions is rounded, and is at
+            least one if there is a maskable position.
         mask_share, random_share: shares of the masked positions that are replaced by `[MASK]` and by a random word.
-        pieces: (V,) booleans from `word_pieces`. If given, either all pieces of a word are masked or none. None means
-            that each piece is drawn separately.
+        pieces: (V,) booleans from `word_pieces`. If given, either all pieces of a word are masked or none. With None,
+            each piece of a word is masked independently of the others.
 
     Reference: create_masked_lm_predictions in
     https://github.com/google-research/bert/blob/master/create_pretraining_data.py
@@ -67,7 +69,7 @@ class Masking:
             tokens: (B, T) int32 ids.
             maskable: (B, T) True at positions that may be masked. Ids in `never` are not masked at any position.
             seed, epoch: seed and epoch of the random draw.
-            examples: (B,) indices of the examples in their dataset.
+            examples: (B,) indices in the dataset of the examples of the batch.
 
         Returns:
             `input_ids` (B, T) int32. `masked_positions` (B, M) int32, in increasing order, 0 in unused slots.
@@ -117,7 +119,9 @@ class Masking:
     def _shown(
         self, labels: NDArray[Any], positions: NDArray[np.int64], seed: int, epoch: int, examples: NDArray[np.int64]
     ) -> NDArray[Any]:
-        """Return the replacements (B, M) of the masked words: `[MASK]`, a random word, or the word itself."""
+        """Return the ids (B, M) that replace the masked words: that of `[MASK]`, of a random word, or of the word
+        itself.
+        """
         kind = to_uniform(draw_bits(seed, epoch, examples, positions * 4 + KIND))
         words = self._words
         bits = draw_bits(seed, epoch, examples, positions * 4 + REPLACEMENT)
@@ -145,7 +149,7 @@ class Masking:
         draws = np.full((rows, length), 2**64 - 1, np.uint64)
         draws[np.nonzero(begins)[0], word[begins] % length] = keys[begins]
         order = np.argsort(draws, axis=1, kind="stable")
-        sizes = np.take_along_axis(sizes, order, 1)  # words in random order; 0 if there is none
+        sizes = np.take_along_axis(sizes, order, 1)  # sizes of the words in random order; 0 after the last word
         chosen = np.zeros((rows, length), np.bool_)
         used = np.zeros(rows, np.int64)
         for place in range(length):
@@ -159,7 +163,7 @@ class Masking:
 
     @cached_property
     def _ordinary(self) -> NDArray[np.bool_]:
-        """Whether an id is not a special token: (V,) booleans."""
+        """Booleans (V,), which are True for each id that is not the id of a special token."""
         ordinary = np.ones(self.vocab_size, np.bool_)
         ordinary[list(self.never)] = False
         return ordinary
@@ -173,7 +177,8 @@ class Masking:
 def given_masks(
     tokens: NDArray[np.int32], positions: NDArray[np.int32], shown: NDArray[np.int32]
 ) -> dict[str, NDArray[Any]]:
-    """Apply the masks of an imported file. The result has the format of `Masking`.
+    """Mask words as in an imported file, which has the masked positions and the ids at these positions. The result has
+    the format of `Masking`.
 
     `tokens` (B, T) are the ids, `positions` (B, M) the masked positions (unused slots are -1 and come last), and
     `shown` (B, M) the ids that replace the masked words.
@@ -192,7 +197,7 @@ def given_masks(
 
 
 def word_pieces(tokenizer: Tokenizer) -> NDArray[np.bool_]:
-    """Return (V,) booleans: whether a token continues the previous word (`##…`).
+    """Return (V,) booleans, which are True for each token of the vocabulary that continues a word (`##…`).
 
     Example:
         >>> from funcnet.text import train_wordpiece, vocabulary
@@ -204,7 +209,7 @@ def word_pieces(tokenizer: Tokenizer) -> NDArray[np.bool_]:
 
 
 def default_predictions(seq_len: int, share: float = 0.15) -> int:
-    """Return the number of slots for the masked words of a full sequence, rounded up.
+    """Return the number of slots that the masked words of a row without padding need, rounded up.
 
     Example:
         >>> default_predictions(128), default_predictions(512)

@@ -1,9 +1,9 @@
 """Packing of several short examples into one row. The examples of a row do not attend to each other.
 
 The examples of a row are chosen when the pairs are built (column `row`), because the choice depends on all lengths. The
-examples of a row are then consecutive. In a packed row, the positions of each example start at 0, and each example
-attends only to itself. Its masks and its next-sentence label are the same as in a row of its own. Therefore its outputs
-and its loss are the same too.
+examples of a row are then stored one after the other. In a packed row, the positions of each example start at 0, and
+each example attends only to itself. The masks and the next-sentence label of an example are the same as in a row with
+this example alone. Therefore the model's outputs and the loss for this example are the same too.
 
 Letters: B rows, T tokens, at most P examples per row, M slots for masked words, N examples per batch.
 """
@@ -32,9 +32,10 @@ def most_examples(seq_len: int) -> int:
 
 
 def share_rows(lengths: NDArray[Any], seq_len: int, random: np.random.Generator) -> NDArray[np.int32]:
-    """Assign N examples to rows, the longest ones first, each to the row where it leaves the least space (best fit).
+    """Assign N examples to rows, the longest ones first. Each example goes to the row in which it leaves the least free
+    space (best fit).
 
-    `lengths` (N,) are from 5 to `seq_len`, with special tokens. Rows are numbered from 0 in random order.
+    `lengths` (N,) count special tokens, and are from 5 to `seq_len`. Rows are numbered from 0 in random order.
 
     Reference: Krell et al. 2021, arXiv:2107.02027
     """
@@ -43,7 +44,7 @@ def share_rows(lengths: NDArray[Any], seq_len: int, random: np.random.Generator)
     alone = int((lengths > seq_len - SHORTEST).sum())
     rows = np.empty(len(lengths), np.int32)
     rows[order[:alone]] = np.arange(alone)
-    free: list[list[tuple[int, int]]] = [[] for _ in range(seq_len + 1)]  # by free tokens: (row, examples in it)
+    free: list[list[tuple[int, int]]] = [[] for _ in range(seq_len + 1)]  # free[s]: rows with s free tokens
     spaces = 0  # bit s is set if a row has s free tokens
     number = alone
     for place, length in zip(order[alone:].tolist(), lengths[order[alone:]].tolist(), strict=True):
@@ -65,14 +66,16 @@ def share_rows(lengths: NDArray[Any], seq_len: int, random: np.random.Generator)
 
 
 def number_of_rows(row: NDArray[np.int32]) -> int:
-    """Return the number of rows in a column of row numbers, which must be in increasing order."""
+    """Return the number of packed rows, from a column with the row number of each example. Row numbers must be in
+    increasing order.
+    """
     return int(row[-1]) + 1 if len(row) else 0
 
 
 @dataclass(frozen=True)
 class PackedDataset:
-    """A dataset that returns a batch of packed rows for (B,) row numbers. Its epochs and masks are those of its
-    examples.
+    """A dataset of packed rows. Indexing it with an array of B row numbers returns a batch of B rows. The rows contain
+    the examples of `examples`, with the epochs and the masked words of that dataset.
 
     The pairs of `examples` have a column `row`, in increasing order in each shard, with the same number of rows in each
     pass.
@@ -81,7 +84,7 @@ class PackedDataset:
     examples: PretrainingDataset
 
     def __len__(self) -> int:
-        """The number of rows per epoch, R."""
+        """Return the number of rows per epoch, R."""
         return int(self.first_rows[-1])
 
     @property
@@ -90,30 +93,30 @@ class PackedDataset:
 
     @property
     def slots(self) -> int:
-        """The number of slots, M. In an example of n words, max(1, round(0.15 n)) words are masked, which is at most
-        0.15 n + 0.7 (for n = 2). P examples in T tokens have T - 3 P words, so at most 0.15 T + 0.25 P of them are
-        masked.
+        """M, the number of slots for masked words in a packed row. In an example of n words, max(1, round(0.15 n))
+        words are masked, which is at most 0.15 n + 0.7 (for n = 2). P examples in T tokens have T - 3 P words, so at
+        most 0.15 T + 0.25 P of them are masked.
         """
         masking, most = self.examples.masking, most_examples(self.seq_len)
         return min(math.ceil(round(masking.share * self.seq_len + most / 4, 6)), most * masking.max_predictions)
 
     def at_epoch(self, epoch: int) -> PackedDataset:
-        """Return the dataset of one epoch."""
+        """Return a copy of this dataset for the epoch `epoch`, with the pairs and the masks of that epoch."""
         return PackedDataset(self.examples.at_epoch(epoch))
 
     def __getitem__(self, row: Any) -> dict[str, NDArray[Any]]:
-        """Return a row, or the batch of an array of row numbers."""
+        """Return the packed row with a number, or the batch of the rows with an array of numbers."""
         if np.ndim(row):
             return self.__getitems__(row)
         return {name: values[0] for name, values in self.__getitems__([row]).items()}
 
     def __getitems__(self, rows: Sequence[int]) -> dict[str, NDArray[Any]]:
-        """Return the batch of the chosen rows, from integers (B,) in [0, R).
+        """Return the batch of the packed rows with the numbers `rows`, (B,) integers in [0, R).
 
-        It is the batch of `PretrainingDataset`, except that `next_sentence_label` is (B, P) int32, with -100 where
-        there is no example. The batch also has three other arrays. `sequence_ids` (B, T) int32 is the number of the
-        example in its row, from 1, and 0 at padding. `position_ids` (B, T) int32 starts at 0 in each example.
-        `pooled_positions` (B, P) int32 is the position where each example begins.
+        The batch has the arrays of `PretrainingDataset`, except that `next_sentence_label` is (B, P) int32. If a row
+        has fewer than P examples, the remaining labels are -100. The batch also has three other arrays. `sequence_ids`
+        (B, T) int32 is the number of the example in its row, from 1, and 0 at padding. `position_ids` (B, T) int32
+        starts at 0 in each example. `pooled_positions` (B, P) int32 is the position at which each example begins.
         """
         first, count = self._examples(np.asarray(rows, np.int64))
         before = np.cumsum(count) - count
@@ -123,12 +126,14 @@ class PackedDataset:
 
     @cached_property
     def first_rows(self) -> NDArray[np.int64]:
-        """The number of the first row of each shard, and the number of all rows at the end: (shards + 1,)."""
+        """Array with the number of the first packed row of each shard. Its last entry is the total number of rows."""
         columns = self.examples.pairs[0]["row"].arrays
         return np.concatenate([[0], np.cumsum([number_of_rows(column) for column in columns])])
 
     def _examples(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the first example of each row, and the number of its examples: (B,) each."""
+        """Return two arrays (B,): the index of the first example in each packed row, and the number of examples in the
+        row.
+        """
         examples, first_rows = self.examples, self.first_rows
         columns = examples.pairs[examples.epoch % examples.passes]["row"].arrays
         shards = np.searchsorted(first_rows, rows, "right") - 1
@@ -145,13 +150,15 @@ class PackedDataset:
     def _pack(
         self, batch: dict[str, NDArray[Any]], owner: NDArray[np.int64], number: NDArray[np.int64], rows: int
     ) -> dict[str, NDArray[Any]]:
-        """Pack a batch of N examples into a batch of B rows. Example n has the number `number[n]` in row `owner[n]`."""
+        """Pack a batch of N examples into a batch of B rows. Example n is the one with index `number[n]` in row
+        `owner[n]`.
+        """
         length, most = self.seq_len, most_examples(self.seq_len)
         real = batch["attention_mask"].astype(np.bool_)  # (N, T)
         lengths = real.sum(1)
         ends = np.cumsum(lengths)
         start = ends - lengths
-        start = start - start[number == 0][owner]  # (N,) where the example begins in its row
+        start = start - start[number == 0][owner]  # (N,) position in its row at which the example begins
         target = (owner * length + start)[:, None] + np.arange(length)
 
         def spread(values: NDArray[Any], fill: int = 0) -> NDArray[np.int32]:

@@ -23,8 +23,8 @@ __all__ = ["write_pair_shards"]
 
 @dataclass(frozen=True)
 class _PairTask:
-    """One shard in one pass. `first_token` and `first_document` are the numbers of tokens and documents in earlier
-    shards.
+    """The task of a worker process that builds the pairs of one shard in one pass. `first_token` and `first_document`
+    are the numbers of tokens and documents in earlier shards.
     """
 
     folder: Path
@@ -48,7 +48,7 @@ class _PairTask:
 
 
 def write_pair_shards(build: BuildState) -> None:
-    """Write the pairs of all lengths, passes and shards that are not complete."""
+    """Write the shards of pairs that are not complete, for all lengths and passes."""
     tasks = _tasks(build)
     open_passes: set[Any] = set()
     build.pool.run(_open_pass, ((task,) for task in tasks), done=open_passes.add)
@@ -87,7 +87,9 @@ def _check_documents(build: BuildState, tasks: list[_PairTask]) -> None:
 
 
 def _open_pass(task: _PairTask) -> tuple[int, int] | None:
-    """Return the pass of a task as (seq_len, number), or None if the pairs of the task are complete."""
+    """Return the (row length, number) of the pass to which a task belongs, or None if the pairs of the task are already
+    written.
+    """
     return None if is_whole(task.pairs, task.origin) else (task.seq_len, task.number)
 
 
@@ -114,9 +116,9 @@ def _write_pairs(task: _PairTask) -> None:
         write_shard(task.pairs, pairs, task.origin)
 
 
-@functools.lru_cache(maxsize=1)  # all shards of a pass need it
+@functools.lru_cache(maxsize=1)  # all shards of a pass need this result
 def _read_cuts(folder: Path, made_from: tuple[str, ...], shards: int, seq_len: int, number: int) -> AllCuts:
-    """Read the files that `_write_cuts` wrote for all shards of a pass."""
+    """Read the cuts (pairs before random partners are drawn) that `_write_cuts` wrote for all shards of a pass."""
     found = [read_shard(DataFiles(folder).cuts(seq_len, number, shard)) for shard in range(shards)]
     int64 = lambda values: np.array(values, np.int64)
     return AllCuts([Cuts(one, int64(had["lengths"]), int64(had["counts"]), had["draws"]) for one, had in found])

@@ -5,8 +5,8 @@ The tokens of all documents are one array, and a segment is a slice of it. A pai
 of A and B, their lengths, and whether B is random. A pass over 2 million words takes 0.2 s. A pair takes 37 bytes.
 
 There are two steps, because the corpus is divided into shards and a random B may come from any shard. `cut_documents`
-cuts one shard into consecutive pairs, and `join_partners` gives about half of the pairs a random B. Both depend only on
-(seed, pass, shard).
+cuts one shard into consecutive pairs, and `join_partners` gives about half of the pairs a random B. The random numbers
+of both functions depend only on (seed, pass, shard).
 
 Letters: S sentences, D documents, N pairs, L lengths.
 """
@@ -39,19 +39,19 @@ def build_pairs(
     Google's construction collects sentences up to a target length. The target length is `seq_len - 3` or, with
     probability `short_share`, a random length from 2 to `seq_len - 3`. The first few of these sentences are A; their
     number is random. With probability 0.5, B is the rest of these sentences. Otherwise, B is a slice of another
-    document, and the rest of the sentences starts the next pair. While A and B are too long together, the longer one
-    loses a token at its front or back.
+    document, and the next pair starts with the remaining sentences. While A and B together exceed `seq_len - 3` tokens,
+    one token is cut from the front or the back of the longer segment.
 
-    Differs from Google's script: the target length is drawn once per pair, not once per document. (A short target for a
-    document gives very many short pairs.) The lengths do not reveal the label either. In Google's script, a pair of one
-    sentence is always "random", and a random B is longer at the end of a document. Here a pair has at least two
-    sentences. A random B is a slice that follows some A in another document; before truncation, it has the same length
-    as the B that it replaces. So the lengths have the same distribution under both labels.
+    Differs from Google's script in two ways. First, the target length is drawn once per pair and not once per document,
+    because a short target for a document gives very many short pairs. Second, the lengths do not reveal the label. In
+    Google's script, a pair of one sentence is always "random", and a random B is longer at the end of a document. Here,
+    a pair has at least two sentences. A random B is a slice that follows some A in another document. Before truncation,
+    it has the same length as the B that it replaces. So the lengths have the same distribution under both labels.
 
     Args:
         documents: the documents, at least two of which must have at least two sentences.
         seq_len: maximum length of a row, including `[CLS]` and both `[SEP]`. At least 5.
-        seed, number: seed and number of the pass. Each number gives different pairs.
+        seed, number: the seed, and the number of the pass. Each pass number gives different pairs.
         short_share: share of the pairs with a shorter target length.
 
     Returns:
@@ -86,11 +86,11 @@ class Cuts:
 
     Attributes:
         columns: a dict of columns (N,). `a_start` and `b_start` (int64) are positions in the corpus. `a_length`,
-            `b_length` and `document` are int32. `coin` (uint8) is 1 if B will be replaced. `by_length` (int32) lists
-            the pairs in the order of `b_length`.
+            `b_length` and `document` are int32. `coin` (uint8) is 1 if B will be replaced by a random segment.
+            `by_length` (int32) lists the pairs in the order of `b_length`.
         lengths, counts: (L,) the lengths of B that occur, in increasing order, and the number of pairs with each
             length.
-        draws: number of random numbers that were used.
+        draws: number of random numbers that `cut_documents` has used.
     """
 
     columns: ShardColumns
@@ -100,7 +100,7 @@ class Cuts:
 
 
 def check_enough_documents(usable: int, total: int) -> None:
-    """Refuse a corpus from which no random next sentence can be drawn."""
+    """Raise ValueError for a corpus that has too few documents to draw a random next sentence from another document."""
     if usable < 2:
         raise ValueError(
             "build_pairs: no random next sentence can be drawn; expected at least 2 documents of 2 sentences or "
@@ -121,10 +121,11 @@ def cut_documents(
     first_token: int = 0,
     first_document: int = 0,
 ) -> Cuts:
-    """Cut the documents of one shard into consecutive pairs, and draw for each pair whether B will be replaced.
+    """Cut the documents of one shard into consecutive pairs, and draw for each pair whether B will be replaced by a
+    random segment.
 
-    `shard` determines its random numbers. `first_token` and `first_document` are the numbers of tokens and documents in
-    earlier shards. For the other arguments, see `build_pairs`.
+    `shard` is the number of the shard, on which the random numbers depend. `first_token` and `first_document` are the
+    numbers of tokens and documents in earlier shards. For the other arguments, see `build_pairs`.
     """
     if seq_len < 5:
         raise ValueError(
@@ -151,8 +152,8 @@ def join_partners(cuts: AllCuts, shard: int, *, seq_len: int, seed: int, number:
     """Return the pairs of one shard in random order, with random B drawn from the complete corpus, as `build_pairs`
     returns them.
 
-    `cuts` are the cuts of all shards. If they are memory-mapped, only a small part of them is read. `seq_len`, `seed`
-    and `number` must be the values that were passed to `cut_documents`.
+    `cuts` are the cuts of all shards. If the cuts are memory-mapped, only a small part of them is read. `seq_len`,
+    `seed` and `number` must be the values that were passed to `cut_documents`.
     """
     random = _random(seed, number, shard)
     own = cuts.shards[shard].columns
@@ -178,7 +179,8 @@ def join_partners(cuts: AllCuts, shard: int, *, seq_len: int, seed: int, number:
 
 
 class AllCuts:
-    """The pairs of all shards, sorted by (length of B, shard, row). The sorted list is not stored.
+    """The pairs of all shards, sorted by (length of B, shard, row). The sorted list of all pairs is not stored in
+    memory.
 
     A *rank* is a position in the sorted list.
 
@@ -199,13 +201,15 @@ class AllCuts:
         return int(self._edges[-1])
 
     def ranks(self, lengths: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the first rank of the pairs with these lengths, and the rank after the last one."""
+        """For each length, find the pairs whose B has this length. Return their first rank, and their last rank plus
+        one.
+        """
         at = np.searchsorted(self._lengths, lengths)
         shards = len(self.shards)
         return self._edges[at * shards], self._edges[(at + 1) * shards]
 
     def get(self, name: str, ranks: NDArray[np.int64]) -> NDArray[Any]:
-        """Return the values of a column at these ranks."""
+        """Return the values of the column `name` for the pairs with these ranks."""
         cell = np.searchsorted(self._edges, ranks, "right") - 1
         shards = cell % len(self.shards)
         places = self._before[cell] + ranks - self._edges[cell]
@@ -225,7 +229,7 @@ def _chunks(
     documents: TokenizedDocuments, most: int, short_share: float, random: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Cut documents into pairs. Return (N, 4) rows of (first sentence of A, first sentence of B, end of B, document),
-    and the coins (N,).
+    and the coins (N,), which say whether B will be replaced.
     """
     found: list[tuple[int, int, int, int]] = []
     coins: list[bool] = []
@@ -249,8 +253,10 @@ def _chunks(
 def _partners(
     index: AllCuts, lengths: NDArray[Any], documents: NDArray[Any], random: np.random.Generator
 ) -> NDArray[np.int64]:
-    """For each pair with these lengths and documents, draw a pair of another document whose B has the same length or,
-    if there is none, the next greater length. Return the ranks of the drawn pairs.
+    """For each pair, draw a pair of another document whose B has the same length. If there is none, draw a pair whose B
+    has a similar length (see `_nearest`). Return the ranks of the drawn pairs.
+
+    `lengths` and `documents` are the length of B and the document of each pair.
     """
     low, high = index.ranks(lengths)
     chosen = np.full(len(lengths), -1)
@@ -268,8 +274,8 @@ def _partners(
 
 
 def _nearest(index: AllCuts, low: int, high: int, own: int, random: np.random.Generator) -> int:
-    """Draw a pair of another document with a rank from low to high. If there is none, widen the range upwards, then
-    downwards.
+    """Draw a pair of another document with a rank from `low` to `high - 1`. If there is none, widen the range upwards,
+    and beyond the last rank also downwards.
     """
     width = 8
     while True:
@@ -283,8 +289,8 @@ def _nearest(index: AllCuts, low: int, high: int, own: int, random: np.random.Ge
 
 
 def _truncate(pairs: dict[str, NDArray[Any]], most: int, random: np.random.Generator) -> None:
-    """Cut tokens from the longer segment, or from B if both are equal, at random at the front or the back. All pairs
-    are cut at once.
+    """Cut tokens from the longer segment, or from B if both have the same length, at the front or the back at random.
+    All pairs are cut at once.
     """
     a, b = pairs["a_length"], pairs["b_length"]
     excess = np.maximum(a + b - most, 0)

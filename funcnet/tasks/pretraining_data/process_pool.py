@@ -1,5 +1,5 @@
-"""A pool of processes for a sequence of tasks, which is not read far ahead. With one process, the tasks run in the
-calling process.
+"""A pool of processes that run a sequence of tasks. Only a few tasks of the sequence are read in advance. With one
+process, the tasks run in the calling process.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class ProcessPool:
     def run(
         self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], *, done: Callable[[Any], object]
     ) -> None:
-        """Call `function` with the arguments of each task in a worker, and `done` with each result in the calling
-        process.
+        """Call `function` with the arguments of each task in a worker process. Call `done` with each result in the
+        calling process.
 
         At most `processes + 1` tasks are in memory at once. The order of the results is arbitrary. `function` must be
         at the top level of a module, so that workers can import it.

@@ -1,4 +1,6 @@
-"""Progress bars for the build of data. They also stop the build after a signal."""
+"""Progress bars for the build of data. The function that updates the bars also stops the build after SIGINT or
+SIGTERM.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ __all__ = ["progress_bars"]
 
 @contextlib.contextmanager
 def progress_bars(stop: Interruption) -> Iterator[Callable[[str, int, int], None]]:
-    """Show a bar for each step in a terminal. Yield the function `progress(step, done, total)`, which raises `Stopped`
-    after a signal.
+    """Show a progress bar for each step of a build in a terminal. Yield the function `progress(step, done, total)`,
+    which raises `Stopped` after a signal.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, transient=True) as bars:

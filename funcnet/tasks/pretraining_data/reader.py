@@ -1,4 +1,7 @@
-"""Opens a data directory for a pretraining run, memory-mapped. Letters: P passes, T tokens, V vocabulary."""
+"""Opens a data directory for a pretraining run, memory-mapped.
+
+Letters: `T` is the number of tokens per row, and `V` the size of the vocabulary.
+"""
 
 from __future__ import annotations
 
@@ -99,13 +102,14 @@ def open_data(folder: str | Path, *, seq_len: int | None = None, seed: int = 0) 
 
     Args:
         folder: the data directory.
-        seq_len: T, one of the lengths for which the data were built. It may be None if there is only one length.
+        seq_len: T, one of the lengths for which the data were built. If the data were built for only one length, None
+            selects this length.
         seed: seed of the masks and of the order of examples.
 
     Raises:
         FileNotFoundError: if the folder does not exist, or contains no manifest.
-        ValueError: if the directory is not complete or has no rows of this length. It is also raised if a file is
-            truncated, missing, or made with another vocabulary, or if a file of the vocabulary or the report was
+        ValueError: if the directory is not complete or has no rows of this length. The error is also raised if a file
+            is truncated, missing, or made with a different vocabulary, or if a file of the vocabulary or the report was
             changed. The message names the file.
     """
     folder = Path(folder)
@@ -128,13 +132,14 @@ def check_data(folder: Path, *, every_byte: bool = False) -> Manifest:
     """Return the manifest of a data directory. Check that the directory is complete, and that all files have the right
     size and belong to the same build.
 
-    The digests of the small files that every run reads are compared, and those of all files if `every_byte` is True.
-    For the errors, see `open_data`.
+    The SHA-256 digests of the small files that every run reads are compared with the manifest. If `every_byte` is True,
+    all files are read and compared in this way. For the errors, see `open_data`.
     """
     manifest = read_manifest(folder)
     if manifest is None:
         raise FileNotFoundError(
-            f"data: {folder} contains no data; expected a folder from `funcnet data build`, got no manifest.json."
+            f"data: {folder} contains no data; expected a folder from `funcnet data build`, got one without "
+            "manifest.json."
         )
     if manifest.files is None:
         raise ValueError(
@@ -155,8 +160,8 @@ def check_data(folder: Path, *, every_byte: bool = False) -> Manifest:
 def open_datasets(
     folder: Path, manifest: Manifest, tokenizer: Tokenizer, seq_len: int, seed: int
 ) -> tuple[PretrainingDataset, PretrainingDataset | None]:
-    """Return the (training, held-out) examples for rows of `seq_len` tokens, with masks of this seed. The latter is
-    None if nothing is held out.
+    """Return the (training, held-out) examples for rows of `seq_len` tokens, with masks of this seed. If nothing
+    is held out, the held-out examples are None.
     """
     files, settings, special = DataFiles(folder), manifest.settings, special_ids(tokenizer)
     masking = Masking(
@@ -188,8 +193,9 @@ def open_datasets(
 def _joined_pairs(
     files: DataFiles, manifest: Manifest, seq_len: int, *, packed: bool = False
 ) -> list[dict[str, Joined]]:
-    """Return the concatenated columns of all shards, for each pass. In each shard, all passes are cut to the length of
-    the shortest one, so that all epochs have the same number of pairs (or of packed rows). At most one percent is cut.
+    """Return the concatenated columns of all shards, for each pass. In each shard, the pairs of every pass are cut to
+    the number of pairs in its shortest pass, so that all epochs have the same number of pairs (or of packed rows). At
+    most one percent is cut.
     """
     shards, passes = range(manifest.shards or 0), range(manifest.settings["passes"])
     columns = [[read_shard(files.pairs(seq_len, p, shard))[0] for shard in shards] for p in passes]

@@ -22,15 +22,15 @@ from funcnet.text import load_tokenizer, special_ids
 __all__ = ["describe_documents", "describe_masks", "describe_pairs", "draw_data_report", "report_text", "write_report"]
 
 LABELS = {"next": "B follows A", "random": "B is random"}
-LONGEST = 512  # histograms count longer sentences and documents as this long
+LONGEST = 512  # tokens; histograms count longer sentences and documents as if they had this length
 SAMPLE = 2000  # number of rows in which masks are counted
 
 
 def write_report(folder: Path, manifest: Manifest, corpus: Mapping[str, Any], origin: Mapping[str, str]) -> None:
-    """Write counts.arrow, report.json and report.txt of a data directory with all its shards.
+    """Write counts.arrow, report.json and report.txt. The data directory must already contain all shards.
 
-    `corpus` has statistics of the files, and numbers of dropped documents and sentences. `origin` has the digests of
-    the sources of counts.arrow.
+    `corpus` has statistics of the files, and the numbers of dropped documents and sentences. `origin` has the digests
+    of the data from which counts.arrow is made.
     """
     files, tokenizer, shards = DataFiles(folder), load_tokenizer(folder), range(manifest.shards or 0)
     unknown = special_ids(tokenizer)["[UNK]"]
@@ -59,7 +59,7 @@ def write_report(folder: Path, manifest: Manifest, corpus: Mapping[str, Any], or
 
 
 def report_text(report: Mapping[str, Any]) -> str:
-    """Return a report as text with tables."""
+    """Return the report on a data directory as text with tables."""
     corpus = report["corpus"]
     size = f"{corpus['files']:,} files, {corpus['bytes'] / 1e6:,.1f} MB"
     lines = [f"{size} of Google's examples."]
@@ -123,10 +123,10 @@ def draw_data_report(path: Path, report: Mapping[str, Any]) -> None:
 
 
 def describe_documents(sentences: Iterable[tuple[Mapping[str, NDArray[Any]], int]]) -> dict[str, Any]:
-    """Count documents, sentences and tokens, and their lengths, as JSON values.
+    """Count documents, sentences and tokens, and make histograms of their lengths, as JSON values.
 
-    `sentences` has, for each shard, its columns `length` and `document`, and its number of documents. A histogram has
-    one number per length; the last number also counts all greater lengths.
+    `sentences` yields for each shard (the columns `length` and `document`, the number of documents). A histogram has
+    one number per length. Its last number also counts all greater lengths.
     """
     lengths = np.zeros(LONGEST + 1, np.int64)
     per_document = np.zeros(LONGEST + 1, np.int64)
@@ -178,7 +178,9 @@ def describe_pairs(passes: Sequence[Mapping[str, Joined]], seq_len: int) -> dict
 
 
 def describe_masks(batch: Mapping[str, NDArray[Any]], mask_id: int) -> dict[str, Any]:
-    """Count the masked words of a batch and their replacements."""
+    """Count the masked words of a batch, and how many of them are replaced by `[MASK]`, replaced by a random word, or
+    kept.
+    """
     used = batch["masked_weights"] == 1
     shown = np.take_along_axis(batch["input_ids"], batch["masked_positions"], 1)[used]
     labels = batch["masked_ids"][used]

@@ -7,33 +7,36 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from funcnet.settings import Range, check_ranges, recorded
+from funcnet.settings import Range, check_ranges, recorded, with_helps
 
 __all__ = ["DataSettings", "PairSettings", "TextSettings"]
 
-# The order of the settings in a manifest; a manifest of an earlier version has the same.
+# The order of the settings in a manifest. Earlier versions used the same order.
 RECORDED = (
     *("documents", "field", "language", "held_out", "vocab", "vocab_size", "cased", "seq_len", "passes"),
     *("short_share", "max_predictions", "whole_words", "static_masks", "seed"),
 )
 
 
+@with_helps
 @dataclasses.dataclass(frozen=True)
 class TextSettings:
     """The text, its held-out share, and its vocabulary."""
 
     corpus: Annotated[tuple[Path, ...] | None, tyro.conf.arg(metavar="PATH [PATH ...]")] = None
-    """Files or folders to read. A file may be text (.txt), JSON lines (.jsonl, .json), a Wikipedia dump (.xml), each of
-    these also compressed (.gz, .bz2, .xz), or Parquet. A folder saved by `datasets` also works. If a folder has files
-    with these suffixes, other files are ignored. The default is the presidential messages, which the extra 'demo'
-    installs."""
+    """Files or folders to read. A file may be text (.txt), JSON lines (.jsonl, .json), a Wikipedia dump (.xml) or
+    Parquet. All but Parquet may be compressed (.gz, .bz2, .xz). A folder saved by `datasets` also works. If a folder
+    has files with these suffixes, its other files are ignored. The default is the presidential messages, which the
+    extra 'demo' installs."""
     documents: Literal["auto", "file", "blank-line"] = "auto"
     """How plain text is divided into documents. "file": each file is one document. "blank-line": a blank line ends a
     document. "auto": the choice depends on the number, the size and the content of the files."""
     field: str = "text"
     """Name of the field (JSON lines) or column (tables) that contains the text."""
     language: str = "en"
-    """Language of the text as an ISO 639 code, such as en or de. It is used to split the text into sentences."""
+    """Language of the text as an ISO 639 code, such as en or de. The language determines how the text is split into
+    sentences.
+    """
     held_out: Annotated[float, Range(0, 1, below=True)] = 0.05
     """Fraction of the text to hold out for evaluation. Documents are not split. At most four million characters are
     held out."""
@@ -41,14 +44,14 @@ class TextSettings:
     """Vocabulary to use: a vocab.txt, or a directory that contains one. By default, a vocabulary is trained on the
     text."""
     vocab_size: Annotated[int, Range(1)] = 4096
-    """Size of the vocabulary to train. It is trained on at most 32 million characters of the text."""
+    """Size of the vocabulary to train. The vocabulary is trained on at most 32 million characters of the text."""
     cased: bool = False
     """Keep capital letters and accents."""
 
     def check(self, where: str) -> None:
-        """Refuse a language that is not an ISO 639 code, and a vocabulary size together with a given vocabulary.
+        """Raise a ValueError if the language is not an ISO 639 code, or a vocabulary and its size are both given.
 
-        The `ValueError` begins with `where`, the name of the command, and names the flag.
+        The message begins with `where`, the name of the command, and names the flag.
         """
         # sentencex treats every unknown language as English, for example "german"
         if not re.fullmatch(r"[a-z]{2,3}(-[A-Za-z]+)*", self.language):
@@ -62,6 +65,7 @@ class TextSettings:
             )
 
 
+@with_helps
 @dataclasses.dataclass(frozen=True)
 class PairSettings:
     """The sentence pairs that are built from the text, and the masking of their words."""
@@ -75,6 +79,7 @@ class PairSettings:
     time."""
 
 
+@with_helps
 @dataclasses.dataclass(frozen=True)
 class DataSettings:
     """All settings that determine the bytes of a data directory.
@@ -90,7 +95,7 @@ class DataSettings:
     seq_len: Annotated[tuple[int, ...], Range(5, note="[CLS] a [SEP] b [SEP]")] = (128,)
     """Number of tokens per row, including [CLS] and [SEP]. Several lengths may be given, for runs in two phases."""
     short_share: Annotated[float, Range(0, 1)] = 0.1
-    """Fraction of the sentence pairs whose target length is shorter and drawn at random."""
+    """Fraction of the sentence pairs that get a shorter target length, which is drawn at random."""
     max_predictions: Annotated[int, Range(1)] | None = None
     """Maximum number of masked words per row. The default is 15 % of the row length, rounded up."""
     seed: Annotated[int, Range(0, 2**63 - 1)] = 0
@@ -99,7 +104,7 @@ class DataSettings:
     def check(self, where: str = "data build") -> None:
         """Check the settings before anything is read or written.
 
-        The `ValueError` begins with `where`, the name of the command, and names the flag.
+        The message of the `ValueError` begins with `where`, the name of the command, and names the flag.
         """
         check_ranges(self, where)
         self.text.check(where)
@@ -109,8 +114,10 @@ class DataSettings:
             )
 
     def recorded(self, vocabulary: str | None) -> dict[str, Any]:
-        """Return the settings as recorded in a manifest: without the path of the corpus, and with the digest of a given
-        vocabulary (None if a vocabulary is trained) instead of its path.
+        """Return the settings in the form in which the manifest stores them, without the path of the corpus.
+
+        `vocabulary` replaces the path of the vocabulary. `vocabulary` is the digest of a given vocabulary, or None if a
+        vocabulary is trained.
         """
         values = {**recorded(self), "vocab": vocabulary}
         return {name: values[name] for name in RECORDED}

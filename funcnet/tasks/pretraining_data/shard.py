@@ -1,4 +1,6 @@
-"""Shards: files of columns that are written atomically, and that contain digests of their content and their sources."""
+"""Reads and writes shards: files of columns that contain digests of their content and of the data they are made
+from.
+"""
 
 from __future__ import annotations
 
@@ -19,23 +21,26 @@ ShardColumns = dict[str, NDArray[Any]]
 
 
 def write_shard(path: Path, columns: Mapping[str, NDArray[Any]], origin: Mapping[str, str], facts: Any = None) -> None:
-    """Write columns of equal length, the digests of their sources, and facts about them, in one atomic step.
+    """Write a shard: columns of equal length, the digests of the data they are made from, and facts about the columns.
+    The file is written completely or not at all.
 
-    `origin` is {name of a source: digest}; another build uses the file only if its origin is the same. `facts` is any
-    JSON value.
+    `origin` is {name of a source: digest}. A later build uses the file again only if it would make the file from the
+    same sources. `facts` is any JSON value.
     """
     metadata = {"made_from": dict(origin), "facts": facts}
     write_columns(path, columns, {**metadata, "digest": _digest(columns, metadata)})
 
 
 def read_shard(path: Path) -> tuple[ShardColumns, Any]:
-    """Return the (columns, facts) of a shard, memory-mapped. Its digest is not checked."""
+    """Return the (columns, facts) of a shard. The columns are memory-mapped, and the digest of the file is not
+    checked.
+    """
     columns, metadata = read_columns(path)
     return columns, metadata["facts"]
 
 
 def is_whole(path: Path, origin: Mapping[str, str]) -> bool:
-    """Return whether a shard exists, has this origin, and is not damaged."""
+    """Return whether the file of a shard exists, was made from the sources in `origin`, and is not damaged."""
     try:
         columns, metadata = read_columns(path)
         return metadata["made_from"] == dict(origin) and metadata.pop("digest") == _digest(columns, metadata)
@@ -44,7 +49,9 @@ def is_whole(path: Path, origin: Mapping[str, str]) -> bool:
 
 
 def origin_of(path: Path) -> dict[str, str] | None:
-    """Return the origin of a shard, as passed to `write_shard`, or None for a damaged file."""
+    """Return {name of a source: digest} of a shard, which `write_shard` stored as its origin, or None if the file is
+    damaged.
+    """
     try:
         return read_columns(path)[1]["made_from"]
     except (OSError, ValueError, KeyError):
@@ -52,7 +59,7 @@ def origin_of(path: Path) -> dict[str, str] | None:
 
 
 def digest_of(value: Any) -> str:
-    """Return the SHA-256 digest of a value as JSON."""
+    """Return the SHA-256 digest of the JSON text of a value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 

@@ -1,5 +1,6 @@
-"""Builds shards of text, with one sentence per line, and a table of all documents from the corpus. Letters: D
-documents.
+"""Splits the corpus into shards of text with one sentence per line, and makes a table of all its documents.
+
+Letters: D documents.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ __all__ = [
 
 Item = TypeVar("Item")
 
-SHARD = 16_000_000  # characters of text, to within one document, that a process has in memory at once
+# Characters of text in a shard, which ends with a complete document. A process has one shard in memory at a time.
+SHARD = 16_000_000
 TRAIN, HELD_OUT = 1, 2  # the role of a document; 0 is a duplicate, which is not used
 
 
@@ -54,8 +56,8 @@ class DocumentTable:
     role: NDArray[np.uint8]
 
     def texts(self, folder: Path, chosen: NDArray[np.bool_]) -> Iterator[list[str]]:
-        """Yield the documents for which `chosen` (D,) is True, in order, each as a list of sentences. The data
-        directory must have the shards of text.
+        """Yield the documents at which the mask `chosen` (D,) is True, in the order of the corpus, each as a list of
+        sentences. The data directory must contain the text of the chosen documents.
         """
         for shard in np.unique(self.shard[chosen]).tolist():
             marks = chosen[self.shard == shard].tolist()
@@ -63,8 +65,8 @@ class DocumentTable:
 
 
 def write_text_shards(build: BuildState, wanted: Collection[int] | None) -> None:
-    """Read the corpus, write those of the `wanted` shards of text that are not complete, and record the number of all
-    shards in the manifest. If `wanted` is None, all shards are wanted.
+    """Read the corpus, write the `wanted` shards of text unless they are complete, and record the total number of
+    shards in the manifest. If `wanted` is None, all shards are written.
     """
     total = sum(source.bytes for source in build.manifest.sources)
     position = count = 0
@@ -153,7 +155,7 @@ def _write_text(
 
 
 def _has_text(folder: Path, shard: int, origin: Mapping[str, str]) -> bool:
-    """Return whether both files of `_write_text` are complete."""
+    """Return whether both files that `_write_text` writes for a shard are complete."""
     files = DataFiles(folder)
     path = files.shard("documents", shard)
     try:
@@ -164,7 +166,9 @@ def _has_text(folder: Path, shard: int, origin: Mapping[str, str]) -> bool:
 
 
 def in_groups(items: Iterable[Item], size_of: Callable[[Item], int], enough: int) -> Iterator[list[Item]]:
-    """Group items into lists. A list ends with the item with which its size reaches `enough`."""
+    """Group consecutive items into lists. A list ends as soon as the sum of `size_of(item)` over its items reaches
+    `enough`.
+    """
     found: list[Item] = []
     size = 0
     for item in items:

@@ -56,15 +56,15 @@ def tokenize_documents(documents: Sequence[Sequence[str]], tokenizer: BulkTokeni
 
 
 def missing_tokens(build: BuildState) -> list[int]:
-    """Return the shards whose files of tokens are not complete."""
+    """Return the numbers of the shards whose files of token ids are not complete."""
     origin, shards = build.manifest.origin("tokens"), range(build.manifest.shards or 0)
     kinds = ("tokens", "sentences")
     return [n for n in shards if not all(is_whole(build.files.shard(kind, n), origin) for kind in kinds)]
 
 
 def write_token_shards(build: BuildState, documents: DocumentTable) -> set[int]:
-    """Write the tokens of every shard. Return the held-out sentences that training documents contain too, as numbers of
-    lines in `held_out_sentences`.
+    """Write the tokens of every shard that is not complete. Return the line numbers of the held-out sentences that
+    training documents also contain. The numbers count the lines of the file `DataFiles.held_out_sentences`, from 0.
     """
     origin, missing, shards = build.manifest.origin("tokens"), missing_tokens(build), build.manifest.shards or 0
     tasks = [(build.folder, shard, origin, documents.role[documents.shard == shard]) for shard in missing]
@@ -83,8 +83,8 @@ def read_token_shard(folder: Path, shard: int) -> TokenizedDocuments:
 
 
 def _write_tokens(folder: Path, shard: int, origin: Mapping[str, str], roles: NDArray[np.uint8]) -> None:
-    """Tokenise the training documents of a shard, and record which held-out sentences they contain. `roles` has the
-    role of each document in the shard.
+    """Tokenise the training documents of a shard, and record which held-out sentences they contain. `roles` says for
+    each document in the shard whether it is for training, held out or a duplicate.
     """
     files, made_from = DataFiles(folder), tuple(origin.values())
     tokenizer = _bulk_tokenizer(folder, made_from)
@@ -117,8 +117,8 @@ def _bulk_tokenizer(folder: Path, made_from: tuple[str, ...]) -> BulkTokenizer:
 
 @functools.lru_cache(maxsize=1)
 def _held_out_sentences(folder: Path, made_from: tuple[str, ...]) -> tuple[dict[str, int], frozenset[str]]:
-    """Return the long sentences of the held-out documents, reduced by `plain_sentences`, with their line numbers, and
-    the set of their beginnings.
+    """Return the long sentences of the held-out documents as {plain sentence: line number}. Return also the set of the
+    first letters (`plain_head`) of these sentences. See `plain_sentences`.
     """
     file = DataFiles(folder).held_out_sentences
     lines = file.read_text("utf-8").split("\n") if file.exists() else []

@@ -26,7 +26,9 @@ def given_vocabulary(text: TextSettings) -> Tokenizer | None:
 
 
 def write_vocabulary(build: BuildState, documents: DocumentTable) -> None:
-    """Write the vocabulary, unless it is complete, and record its digest in the manifest."""
+    """Write the files of the vocabulary, unless they are already complete, and record the digest of the vocabulary in
+    the manifest.
+    """
     digest = digest_in(build.folder)
     if digest is None or digest != build.manifest.vocabulary:
         build.progress("vocabulary", 0, 1)
@@ -41,7 +43,7 @@ def write_vocabulary(build: BuildState, documents: DocumentTable) -> None:
 
 
 def digest_in(folder: Path) -> str | None:
-    """Return the digest of the vocabulary in a folder, or None if it is not complete."""
+    """Return the digest of the vocabulary in a folder, or None if the vocabulary is not complete."""
     if not all((folder / name).is_file() for name in VOCABULARY):
         return None
     try:
@@ -51,7 +53,9 @@ def digest_in(folder: Path) -> str | None:
 
 
 def _sample(build: BuildState, documents: DocumentTable) -> Iterator[str]:
-    """Return training documents drawn at random, with about `SAMPLE` characters, or all of them if they have fewer."""
+    """Return a random sample of training documents with about `SAMPLE` characters in total, or all training documents
+    if they have fewer characters.
+    """
     train = documents.role == TRAIN
     share = SAMPLE / max(int(documents.characters[train].sum()), 1)
     chosen = train & (to_uniform(draw_bits(build.settings.seed, np.arange(len(train)))) < share)

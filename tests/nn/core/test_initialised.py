@@ -54,11 +54,55 @@ def rows(p):
         p.data[i] *= i
 
 
-@pytest.mark.parametrize("statements", [scaled, methods, clamped, assigned, parts, replaced, rows])
+def elementwise(p):
+    p.data.abs_().add_(1).log_().neg_().exp_()
+    p.data.pow_(2).sqrt_().reciprocal_().tanh_()
+    p.data[0].sub_(0.5).sign_()
+    p.data[1].mul_(5).round_()
+    p.data[2, :2].mul_(7).floor_()
+    p.data[2, 2:].mul_(7).ceil_().square_()
+    p.data.div_(100).erfinv_()
+
+
+def limits(p):
+    p.data.clamp_min_(-2).clamp_max_(3)
+    p.data[:, 1].clip_(max=0)
+
+
+def masked(p):
+    p.data.masked_fill_(p.new_mask, -7.0)
+
+
+def triangles(p):
+    p.data.triu_()
+    p.data.tril_(1)
+
+
+def gates(p):
+    """As for LSTMs: each gate by itself."""
+    for i, part in enumerate(p.data.chunk(2)):
+        part.fill_(i)
+    first, rest = p.split([1, 3], dim=1)
+    first.data.mul_(2)
+    rest[0].add_(3)
+    for i, part in enumerate(p.data.split(3, -1)):
+        part.sub_(i)
+    p.data.narrow(1, 1, 2).neg_()
+    p.data.flatten()[5:7].zero_()
+    assert p.nelement() == 12
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [scaled, methods, clamped, assigned, parts, replaced, rows, elementwise, limits, masked, triangles, gates],
+)
 def test_the_statements_of_constructors(statements):
     theirs, ours = torch.nn.Parameter(torch.tensor(START)), nn.Parameter(START)
-    statements(theirs)
-    statements(ours)
+    mask = START % 3 == 0
+    theirs.new_mask, ours.new_mask = torch.tensor(mask), mask
+    with torch.no_grad():
+        statements(theirs)
+        statements(ours)
     net = nn.Module()
     net.p = ours
     for one in (net, copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
@@ -101,6 +145,48 @@ def test_all_of_a_parameter_may_be_assigned_before_it_has_an_init():
         nn.Parameter((3, 4)).data.mul_(2)
 
 
+def test_timms_truncated_normal():
+    """Its statements, with a fixed draw in place of the uniform one."""
+    arrays = []
+    for lib, array in ((torch.nn, torch.tensor), (nn, np.asarray)):
+        p = lib.Parameter(array(START))
+        with torch.no_grad():
+            tensor = p.data
+            tensor.uniform_(-0.9, 0.9, generator=None)
+            tensor.copy_(array(START / 6))
+            tensor.erfinv_()
+            tensor.mul_(0.02 * 2**0.5)
+            tensor.add_(0.1)
+            tensor.clamp_(min=0.09, max=0.12)
+        arrays.append(p)
+    net = nn.Module()
+    net.p = arrays[1]
+    np.testing.assert_allclose(net.init(KEY)[0]["p"], arrays[0].detach().numpy(), rtol=1e-6)
+
+
+def test_data_of_another_shape_replaces_the_shape():
+    """torch: conv.weight.data = weight[:, :1], as for images with one channel."""
+    theirs, net = torch.nn.Linear(4, 3), nn.Linear(4, 3)
+    theirs.weight.data = torch.tensor(START[:, :2])
+    net.weight.data = START[:, :2]
+    assert net.weight.shape == tuple(theirs.weight.shape)
+    np.testing.assert_array_equal(net.init(KEY)[0]["weight"], theirs.weight.detach().numpy())
+    with pytest.raises(ValueError, match=r"expected an array that broadcasts to shape \(3, 2\), got shape \(4,\)"):
+        net.weight.data.copy_(np.ones(4))
+
+
+def test_a_description_has_no_values_to_compute_with():
+    a, b = nn.Parameter(START), nn.Parameter(START)
+    for attempt in (lambda: a.mul_(b), lambda: a.data[0].add_(b[0]), lambda: a.data.__imul__(b.data.clone())):
+        with pytest.raises(TypeError, match=r"describes an array and has no values here.*Compute with the arrays in"):
+            attempt()
+
+
+def test_a_split_must_fill_the_dimension():
+    with pytest.raises(ValueError, match=r"Parameter\.split: the sizes do not fill dimension 1; expected a sum of 4"):
+        nn.Parameter(START).split([1, 2], 1)
+
+
 def test_a_description_used_as_an_array_says_where_the_arrays_are():
     import jax.numpy as jnp
     import optax
@@ -136,3 +222,26 @@ def test_torchs_own_parameter_is_refused():
         TypeError, match=r"Module.w: the value is an object of torch; expected .* got a torch Parameter"
     ):
         net.w = torch.nn.Parameter(torch.ones(2))
+
+
+def test_parts_of_a_parameter_are_drawn_independently():
+    class Gates(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter((6, 50), nn.init.zeros())
+            for part in self.w.chunk(3):
+                nn.init.normal_(part)
+
+    w = np.asarray(Gates().init(jax.random.key(0))[0]["w"]).reshape(3, -1)
+    assert abs(np.corrcoef(w) - np.eye(3)).max() < 0.4
+
+
+def test_bernoulli():
+    class Signs(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(1000)
+            self.w.bernoulli_(0.25).mul_(2).sub_(1)
+
+    w = np.asarray(Signs().init(jax.random.key(0))[0]["w"])
+    assert set(np.unique(w)) == {-1.0, 1.0} and abs(w.mean() + 0.5) < 0.1

@@ -177,7 +177,7 @@ def test_parameters_read_as_torchs():
     assert [row.shape for row in p] == [(3,)] * 4
     assert repr(p) == "Parameter((4, 3), dtype=float32)" and p.data is p
     assert p.requires_grad and not p.requires_grad_(False).requires_grad
-    refuses("expected an array of shape (4, 3), got (5,)", lambda: p.copy_(np.ones(5)))
+    refuses("expected an array that broadcasts to shape (4, 3), got shape (5,)", lambda: p.copy_(np.ones(5)))
     refuses("the entire parameter must have an init before a part", lambda: nn.Parameter((2,))[0].zero_())
     refuses("the shape is not known before `init` gets an example", lambda: nn.Parameter(None).numel())
     for whole in (jnp.arange(3), np.ones(3, bool)):
@@ -377,10 +377,8 @@ def run(act, **kwargs):
 @pytest.mark.parametrize(
     ("act", "error", "text"),
     [
-        (lambda m, x: setattr(m, "cache", x), ValueError, "the root (Does): forward assigned to 'cache', which is"),
         (lambda m, x: setattr(m, "weight", x), ValueError, "assigned to the parameter 'weight'"),
         (lambda m, x: setattr(m.child, "fc", x), ValueError, "child (Whole): forward assigned to 'fc'"),
-        (lambda m, x: setattr(m, "off", x), ValueError, "Register it in __init__: self.register_buffer('off'"),
         (lambda m, x: setattr(m, "mean", x), ValueError, "the shape of the buffer 'mean' cannot change; expected (2,)"),
         (lambda m, x: setattr(m, "steps", x[0, 0]), ValueError,
          "the dtype of the buffer 'steps' cannot change; expected int32, got float32"),
@@ -402,7 +400,7 @@ def test_what_forward_is_refused(act, error, text):
 @pytest.mark.parametrize(
     "make", [lambda m: functools.partial(m.double), lambda m: lambda x: m.double(x), lambda m: [m.fc]]
 )
-def test_what_holds_on_to_the_description_is_told_how_to_let_go(make):
+def test_what_refers_to_the_description_leads_to_the_bound_copy(make):
     class Holds(nn.Module):
         def __init__(self):
             super().__init__()
@@ -416,8 +414,10 @@ def test_what_holds_on_to_the_description_is_told_how_to_let_go(make):
             return (self.held[0] if isinstance(self.held, list) else self.held)(x)
 
     net = Holds()
-    attempt = lambda: net.apply(*net.init(KEY), X)
-    refuses("in a plain list or dict, in a functools.partial of a method, or in a lambda over self", attempt, TypeError)
+    params, state = net.init(KEY)
+    times = 1 if isinstance(net.held, list) else 2
+    expected = times * (X @ params["fc"]["weight"].T + params["fc"]["bias"])
+    np.testing.assert_allclose(net.apply(params, state, X)[0], expected, rtol=1e-6)
 
 
 def test_plain_lists_and_dicts_are_copied_so_that_nothing_leaks():
@@ -452,15 +452,15 @@ def test_plain_lists_and_dicts_are_copied_so_that_nothing_leaks():
             lambda m: m.train(),
             "Whole.train: a description has no mode. The mode is an argument of apply. Use net.apply(…, training=Tr",
         ),
-        (lambda m: m.fc.to("cuda"), "Linear.to does not exist here. A description holds no arrays. Use jax.device_put"),
-        (lambda m: m.double(), "Use tree.cast(params, jnp.float64)"),
-        (lambda m: m.register_forward_hook(print), "Use hooks = nn.Hooks(), hooks.register_forward_hook(pattern, fn)"),
+        (lambda m: m.fc.xpu(), "Linear.xpu does not exist here. A description holds no arrays. Use jax.device_put"),
+        (lambda m: m.type(jnp.float16), "Use module.to(dtype) in a constructor, or tree.cast(params, dtype)"),
+        (lambda m: m.register_backward_hook(print), "Use register_full_backward_hook."),
         (lambda m: m.nothing, "'Whole' object has no attribute 'nothing'"),
     ],
 )
 def test_torchs_methods_that_do_not_exist_are_told(whole, use, text):
     refuses(text, lambda: use(whole[0]), AttributeError)
-    assert not hasattr(whole[0], "cuda")
+    assert not hasattr(whole[0], "xpu")
 
 
 def test_all_of_torchs_methods_exist_or_are_told():
@@ -475,10 +475,10 @@ def test_all_of_torchs_methods_exist_or_are_told():
 def test_a_property_that_fails_fails_as_ever():
     class Net(nn.Module):
         @property
-        def to(self):
+        def xpu(self):
             return self.nothing
 
-    refuses("'Net' object has no attribute", lambda: Net().to, AttributeError)
+    refuses("'Net' object has no attribute", lambda: Net().xpu, AttributeError)
 
 
 def test_descriptions_alone_do_not_run(whole):

@@ -236,11 +236,12 @@ REFUSALS = [
     (lambda u: u.spectral_norm(nn.Linear(2, 2), n_power_iterations=0), "expected a positive number, got 0"),
     (
         lambda u: u.orthogonal(nn.Linear(2, 2), "bias"),
-        "a vector has no orthogonal form; expected at least 2 dimensions",
+        "can be orthogonal; expected 'bias' to have at least 2 dimensions",
     ),
     (lambda u: u.orthogonal(nn.Linear(2, 2), orthogonal_map="qr"), "orthogonal_map is unknown; expected one of"),
     (lambda u: u.orthogonal(unitary(), orthogonal_map="householder"), "reflections cannot parametrize complex"),
     (lambda u: nn.utils.spectral_norm(nn.Linear(2, 2), n_power_iterations=0), "expected a positive number, got 0"),
+    (lambda u: nn.utils.spectral_norm(nn.Linear(2, 2), dim=2), "dim is out of range; expected -2 to 1, got 2"),
     (lambda u: nn.utils.weight_norm(nn.Linear(2, 2), "w"), "utils.weight_norm: Linear has no parameter"),
 ]
 
@@ -257,6 +258,14 @@ def test_refusals_say_why(call, text):
         call(nn.utils.parametrizations)
 
 
+@pytest.mark.parametrize("dim", [2, -3])
+def test_a_refused_spectral_norm_leaves_the_module_as_it_was(dim):
+    layer = nn.Linear(2, 2)
+    with pytest.raises(ValueError, match="dim is out of range"):
+        nn.utils.spectral_norm(layer, dim=dim)
+    assert list(layer.init(jax.random.key(0))[0]) == list(dict(torch.nn.Linear(2, 2).named_parameters()))
+
+
 def test_cayley_alone_cannot_be_assigned_to():
     layer = nn.utils.parametrizations.orthogonal(nn.Linear(2, 2), orthogonal_map="cayley", use_trivialization=False)
     layer.weight = jnp.eye(2)
@@ -265,5 +274,5 @@ def test_cayley_alone_cannot_be_assigned_to():
     ):
         layer.init(KEY)
     layer = nn.utils.parametrizations.orthogonal(nn.Linear(2, 2))
-    with pytest.raises(ValueError, match=r"expected an array of shape \(2, 2\), got \(3, 3\)"):
+    with pytest.raises(ValueError, match=r"expected an array that broadcasts to shape \(2, 2\), got shape \(3, 3\)"):
         layer.weight = jnp.eye(3)

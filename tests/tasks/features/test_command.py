@@ -223,7 +223,15 @@ def test_a_fine_tuned_run_is_read_at_its_own_length(folder, tmp_path):
 def test_help_tells_the_output(capsys):
     assert run_here("features", "--help") == 0
     told = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    for part in (" ||| ", "NAME.starts.npy", "(N, L, D)", "layer_-1", "length of fine-tuning", "empty line", ".csv"):
+    for part in (
+        " ||| ",
+        "NAME.starts.npy",
+        "(N, L, D)",
+        "layer_-1",
+        "with which the model was fine-tuned",
+        "empty line",
+        ".csv",
+    ):
         assert part in told
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 import transformers
 
-import funcnet.train.run as run_module
+import funcnet.train.trials as trials_module
 from funcnet.heads.text import Classify
 from funcnet.models import bert
 from funcnet.settings import compose, recorded
@@ -179,7 +179,7 @@ def test_a_run_that_has_finished_does_nothing_more(classified, capsys):
     assert run_here("finetune", "--resume", "--out", classified) == 0
     assert "has finished" in capsys.readouterr().out
     assert run_here("finetune", "--resume", "--out", classified, "--seed", 7) == 2
-    assert "got another one: seed was 0, now 7." in capsys.readouterr().err
+    assert "got different ones: seed was 0, now 7." in capsys.readouterr().err
 
 
 def test_two_processes_do_not_run_in_one_folder(model, tmp_path, capsys):
@@ -250,7 +250,7 @@ def test_a_run_does_not_go_on_with_another_vocabulary(model, tmp_path, capsys):
 def test_stopped_and_resumed_it_ends_with_the_same_bits(classified, tmp_path, monkeypatch, capsys):
     config = json.loads((classified / "run.json").read_text())["config"]
     arguments = ["classify", config["model"], config["train"], tmp_path / "out", "--epochs", "6", "--split", "0.2"]
-    write, stops = run_module.JsonLines.write, []
+    write, stops = trials_module.JsonLines.write, []
 
     def stopping(self, step, values):
         write(self, step, values)
@@ -259,7 +259,7 @@ def test_stopped_and_resumed_it_ends_with_the_same_bits(classified, tmp_path, mo
 
     made = Interruption.__init__
     with monkeypatch.context() as patch:
-        patch.setattr(run_module.JsonLines, "write", stopping)
+        patch.setattr(trials_module.JsonLines, "write", stopping)
         patch.setattr(Interruption, "__init__", lambda self: (made(self), stops.append(self))[0])
         assert finetune(*arguments) == 143
     assert run_here("finetune", "--resume", "--out", tmp_path / "out") == 0
@@ -312,9 +312,9 @@ def test_nothing_is_compiled_after_the_first_epoch(model, tmp_path, monkeypatch)
     compiled, steps = [], []
     note = lambda name, seconds, **more: compiled.append(1) if name.endswith("backend_compile_duration") else None
     jax.monitoring.register_event_duration_secs_listener(note)
-    write = run_module.JsonLines.write
+    write = trials_module.JsonLines.write
     count = lambda self, step, values: (write(self, step, values), steps.append((step, len(compiled))))[0]
-    monkeypatch.setattr(run_module.JsonLines, "write", count)
+    monkeypatch.setattr(trials_module.JsonLines, "write", count)
     more = ["--epochs", "4", "--validation", train, "--buckets", "3", "--log-every", "1"]
     assert finetune("classify", model, train, tmp_path / "out", *more) == 0
     counts = dict(steps)

@@ -163,9 +163,32 @@ def test_local_statistics_come_out_averaged(tmp_path):
     assert (weights.load(tmp_path / "run" / "model.safetensors")["1.num_batches_tracked"][()]) == 4
 
 
+def test_the_choice_of_local_statistics_is_recorded(tmp_path, capsys):
+    """A resumed run cannot change it, and a run of a release without the choice has averaged statistics."""
+    local = ("--devices", 8, "--parallel", "shard_map", "--local-statistics")
+    found = {}
+    for choice in ("averaged", "first"):
+        short(tmp_path / choice, *local, "--local-buffers", choice)
+        found[choice] = weights.load(tmp_path / choice / "model.safetensors")
+    statistics = {name for name in found["first"] if name.endswith(("running_mean", "running_var"))}
+    for name in found["first"]:
+        ours, theirs = (np.asarray(found[choice][name][...]) for choice in found)
+        assert (ours == theirs).all() == (name not in statistics), name
+
+    common = ("--steps", 4, "--batch-size", 32, "--learning-rate", 0.01, "--log-every", 1, *local, "--resume")
+    assert run_here("train-images", "--out", tmp_path / "first", *common, "--local-buffers", "averaged") == 2
+    assert "local_buffers was 'first', now 'averaged'" in capsys.readouterr().err
+    record = json.loads((tmp_path / "averaged" / "run.json").read_text())
+    assert record["config"].pop("local_buffers") == "averaged"
+    (tmp_path / "averaged" / "run.json").write_text(json.dumps(record))
+    assert run_here("train-images", "--out", tmp_path / "averaged", *common) == 0
+    assert run_here("train-images", "--out", tmp_path / "averaged", *common, "--local-buffers", "first") == 2
+
+
 def test_wrong_arguments_are_one_line_and_code_2(tmp_path, capsys):
     for arguments, expected in [
         (("--local-statistics",), "expected --parallel shard_map or pmap, got jit"),
+        (("--local-buffers", "first"), "expected --local-statistics too, got --local-buffers first alone"),
         (("--devices", 8, "--batch-size", 12), "expected a multiple of 8, got 12"),
         (("--data", tmp_path / "none"), "is not a folder; expected a folder of images"),
         (("--data", tmp_path), "has too few classes; expected at least two subfolders with images, one per class"),

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from tests.processes import succeeded, wait_for
 from tests.tasks.command import SMALL, metrics, start, write_corpus
 
 STEPS = 60
@@ -26,16 +27,6 @@ def digest(out):
     return hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest()
 
 
-def wait_for(process, condition, seconds=120):
-    """Wait until `condition()` is true or the process ends; return whether it was true."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and process.poll() is None:
-        if condition():
-            return True
-        time.sleep(0.01)
-    return False
-
-
 def kill_and_resume(corpus, tmp_path, devices, kills, seed):
     """Kill and resume a run several times, then let it finish: (its folder, how many kills interrupted it)."""
     moments = random.Random(seed)
@@ -48,24 +39,20 @@ def kill_and_resume(corpus, tmp_path, devices, kills, seed):
             time.sleep(moments.uniform(0.5, 8))
         else:  # some steps later
             steps = moments.randint(1, max(1, STEPS // kills))
-            wait_for(process, lambda before=before, steps=steps: len(metrics(out)) >= before + steps)
+            wait_for(lambda before=before, steps=steps: len(metrics(out)) >= before + steps, process)
             time.sleep(moments.uniform(0, 0.3))
         met.append(process.poll() is None)
         process.send_signal(signal.SIGKILL)
         process.communicate()
     for _ in range(2):  # the second time, the run reports that it has finished
-        process = start(*arguments(corpus, out, devices, "--resume"), cache=tmp_path / "cache")
-        said = process.communicate(timeout=300)[0]
-        assert process.returncode == 0, said
+        (said,) = succeeded(start(*arguments(corpus, out, devices, "--resume"), cache=tmp_path / "cache"))
     assert "has finished" in said
     return out, sum(met)
 
 
 def check(corpus, tmp_path, devices, kills, seed):
     whole = tmp_path / "whole"
-    process = start(*arguments(corpus, whole, devices), cache=tmp_path / "cache")
-    said = process.communicate(timeout=300)[0]
-    assert process.returncode == 0, said
+    succeeded(start(*arguments(corpus, whole, devices), cache=tmp_path / "cache"))
     killed, met = kill_and_resume(corpus, tmp_path, devices, kills, seed)
     print(f"{met} of {kills} kills interrupted the run, {devices} device(s)")
     assert met >= kills * 0.7

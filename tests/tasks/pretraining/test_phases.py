@@ -103,11 +103,11 @@ def whole(short, tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("last", [4, 6, 7])
 def test_two_phases_stopped_before_at_and_after_the_boundary(short, whole, tmp_path, monkeypatch, last):
-    import funcnet.train.run as run_module
+    import funcnet.train.trials as trials_module
 
     cut = tmp_path / "cut"
     with monkeypatch.context() as patch:
-        interrupt(patch, run_module.JsonLines, "write", when=lambda self, step, values: step == last)
+        interrupt(patch, trials_module.JsonLines, "write", when=lambda self, step, values: step == last)
         assert run_here("pretrain", "--out", cut, "--data", short, *LONGER) == 143
     assert run_here("pretrain", "--out", cut, "--data", short, *LONGER, "--resume") == 0
     assert metrics(cut) == metrics(whole)

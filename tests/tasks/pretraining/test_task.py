@@ -14,6 +14,7 @@ import pytest
 import funcnet.tasks.pretraining.phases as phases_module
 import funcnet.tasks.pretraining.task as task_module
 import funcnet.train.run as run_module
+import funcnet.train.trials as trials_module
 from funcnet.models import bert
 from funcnet.settings import compose, recorded
 from funcnet.tasks.pretraining.settings import PretrainingSettings
@@ -166,7 +167,7 @@ def test_a_resumed_run_keeps_the_settings_that_are_left_out(finished, tmp_path, 
     assert run_here("pretrain", "--resume", "--out", finished, "--save-every", 3, "--keep", 1) == 0
     capsys.readouterr()
     assert run_here("pretrain", "--resume", "--out", finished, "--steps", 13) == 2
-    assert "got another one: steps was 12, now 13." in capsys.readouterr().err
+    assert "got different ones: steps was 12, now 13." in capsys.readouterr().err
     assert run_here("pretrain", "--resume", "--out", tmp_path / "none") == 2
     assert "there is no run to resume" in capsys.readouterr().err
     assert run_here("pretrain", "--resume", "--out") == 2
@@ -234,7 +235,7 @@ def test_sigterm(moment, corpus, finished, tmp_path, monkeypatch, capsys):
     where = {
         "preparing": (phases_module, "prepare_data"),
         "compiling": (run_module, "parallelize"),
-        "training": (run_module.JsonLines, "write"),
+        "training": (trials_module.JsonLines, "write"),
         "evaluating": (task_module, "evaluate"),
         "saving": (Checkpoints, "_write"),
     }[moment]
@@ -330,7 +331,7 @@ def test_bad_settings(tmp_path, capsys, corpus, finished):
 def test_another_text_under_the_same_name(tmp_path, capsys, monkeypatch):
     corpus = write_corpus(tmp_path / "corpus", documents=12)
     with monkeypatch.context() as patch:
-        interrupt(patch, run_module.JsonLines, "write")
+        interrupt(patch, trials_module.JsonLines, "write")
         assert stopped_run(corpus, tmp_path / "out") == 143
     (corpus / "one_more.txt").write_text("It is new. It was not there. It changes what is learned.")
     capsys.readouterr()
@@ -355,7 +356,7 @@ def test_a_damaged_checkpoint_is_skipped(corpus, finished, tmp_path, monkeypatch
     out = tmp_path / "out"
     often = ["--save-every", "3", "--evaluate-every", "3"]
     with monkeypatch.context() as patch:
-        interrupt(patch, run_module.JsonLines, "write", when=lambda self, step, values: step == 7)
+        interrupt(patch, trials_module.JsonLines, "write", when=lambda self, step, values: step == 7)
         assert stopped_run(corpus, out, *often) == 143
     newest = max((out / "checkpoints").iterdir())
     largest = max((path for path in newest.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)

@@ -84,7 +84,7 @@ def test_what_is_refused(built, tmp_path):
     assert "x.tfrecord is empty; expected examples, got none" in refused([])
     assert "record 3 lacks input_mask" in refused([*rows[:2], {"input_ids": rows[0]["input_ids"]}])
     assert "record 3 differs in length from the first record; expected {" in refused(changed("input_ids", [1, 2]))
-    wrong = "record 3 is not a pair of this vocabulary; expected [CLS] A [SEP] B [SEP], ids below"
+    wrong = "record 3 is not a sentence pair in this vocabulary; expected [CLS] A [SEP] B [SEP], ids below"
     ids, places = rows[2]["input_ids"], rows[2]["masked_lm_positions"]
     assert wrong in refused(changed("input_ids", ids + 1))
     assert wrong in refused(changed("input_ids", np.where(np.arange(32) == 3, 9999, ids)))
@@ -94,7 +94,7 @@ def test_what_is_refused(built, tmp_path):
     assert wrong in refused(changed("input_mask", 0 * ids))
     assert wrong in refused(changed("next_sentence_labels", [7]))
     (tmp_path / "vocab.txt").write_text("\n".join(["a", *SPECIAL_TOKENS, *"bcdefgh"]))
-    assert "record 1 is not a pair of this vocabulary" in refused(rows, tmp_path / "vocab.txt")
+    assert "record 1 is not a sentence pair in this vocabulary" in refused(rows, tmp_path / "vocab.txt")
     whole = (tmp_path / "x.tfrecord").read_bytes()
     (tmp_path / "x.tfrecord").write_bytes(whole[:-9])
     assert "x.tfrecord, record 3 is damaged" in refused(None)

@@ -1,0 +1,81 @@
+"""The intermediate representation: the operations into which a traced function is translated.
+
+An `ArrayValue` is an array: an input, a constant, or a result of an `Operation`. A `Block` is a list of operations with
+inputs and outputs; the bodies of loops and the branches of conditionals are blocks too.
+
+The operations are JAX's primitives, reduced to fewer forms. Elementwise operations keep JAX's names. All operations
+that only view an array in another shape become `reshape`, `transpose`, `broadcast`, `slice` and `reverse`. Convolutions
+and windows have no padding: a `pad` before them pads their input.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+__all__ = ["ArrayValue", "Block", "Operation"]
+
+
+@dataclass(eq=False)
+class ArrayValue:
+    """An array of a traced function.
+
+    Args:
+        shape: sizes of the array.
+        dtype: dtype of the elements.
+        constant: the numbers of the array, if they are known at export.
+        operation: the operation that computes the array. None for an input or a constant.
+        position: position of the array among the results of `operation`.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    constant: np.ndarray | None = None
+    operation: "Operation | None" = None
+    position: int = 0
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        """Number of bytes."""
+        return self.size * self.dtype.itemsize
+
+    @classmethod
+    def of(cls, array: Any) -> "ArrayValue":
+        """Return a constant value."""
+        array = np.asarray(array)
+        return cls(array.shape, array.dtype, array)
+
+
+@dataclass(eq=False)
+class Block:
+    """A list of operations in the order in which they run, with the inputs and outputs of the list."""
+
+    inputs: list[ArrayValue] = field(default_factory=list)
+    operations: list["Operation"] = field(default_factory=list)
+    outputs: list[ArrayValue] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Operation:
+    """An operation of a block, which computes arrays from other arrays.
+
+    Args:
+        name: name of the operation, such as "add" or "dot".
+        operands: the arrays that the operation reads.
+        settings: parameters that are not arrays, such as axes.
+        layer: the named scope in which the operation was traced, such as "bert.encoder.layer.0".
+        results: the arrays that the operation computes.
+        blocks: the bodies of a loop or a conditional.
+    """
+
+    name: str
+    operands: list[ArrayValue]
+    settings: dict[str, Any]
+    layer: str
+    results: list[ArrayValue] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)

@@ -1,0 +1,46 @@
+"""Flags in a training step from which the first module whose output or gradient is not finite can be found. See
+`nn.checked`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from funcnet.nn.core.finite import FLAGS, PROBES, describe_broken, lift, lower, zeros_like
+
+__all__ = ["FLAGS", "PROBES", "describe_broken", "find_probes", "lift", "lower", "split_flags"]
+
+
+def find_probes(loss: Callable[..., Any], chosen: Any, *arguments: Any) -> dict[str, Any]:
+    """Trace a loss function once, and return {PROBES: one probe for each call of a module in the loss function}.
+
+    A probe is an array of zeros. The gradient of a probe shows whether the gradient of a module's output is finite.
+
+    Args:
+        loss: function `loss((params, probes), *arguments) -> (loss, ((sums, flags), state))`.
+        chosen: the trainable parameters.
+        *arguments: arguments of `loss`. Only the shapes and dtypes of these arguments are used.
+    """
+    _, ((_, flags), _) = jax.eval_shape(loss, (chosen, {PROBES: {}}), *arguments)
+    return {PROBES: zeros_like(flags)}
+
+
+def split_flags(state: Any, probes: dict[str, Any]) -> tuple[Any, Any]:
+    """Split the state that an objective returned into (new buffers, flags of the modules).
+
+    Args:
+        state: the new buffers that the objective returned. If `probes` is not empty, `state` also contains the flags.
+        probes: the result of `find_probes`, or {}.
+
+    Raises:
+        ValueError: if `probes` is not empty, but `state` contains no flags.
+    """
+    if not probes:
+        return state, {}
+    if FLAGS not in state:
+        raise ValueError(
+            "train.make_step: nan_trace needs the flags of the layers; expected the objective to pass on its params "
+            f"and state to net.apply(params, state, …) and to return the new state, got {sorted(state)}."
+        )
+    return {name: value for name, value in state.items() if name != FLAGS}, state[FLAGS]

@@ -1,0 +1,299 @@
+"""Train a task once per seed: start or restore, loop, conclusion."""
+
+import contextlib
+import functools
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import jax
+
+from funcnet import tree
+from funcnet.files import write_digests, write_json
+from funcnet.parallel import first_decides, is_first, parallelize, process_count, sharding_report, wait_for_all
+from funcnet.train.best import BestModel
+from funcnet.train.checkpoints import Checkpoints, Restored, resume
+from funcnet.train.loop import Outcome, train
+from funcnet.train.metrics import JsonLines, TensorBoard, read_metrics
+from funcnet.train.objective_checks import check_returns_sums
+from funcnet.train.progress import TrainingProgress
+from funcnet.train.recovery import RunRecovery
+from funcnet.train.report import draw_report
+from funcnet.train.seeds import summarise
+from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings
+from funcnet.train.state import TrainState, create
+from funcnet.train.step import make_eval_step, make_step
+from funcnet.train.task import Best, Context, Ended, Task
+
+__all__ = ["EMA", "MODEL", "TrainingSettings", "Trials"]
+
+MODEL = "model.safetensors"
+EMA = "ema"  # folder of the averaged model
+
+
+class TrainingSettings(Protocol):
+    """The settings of a training command: any dataclass with the fields `run`, `loop` and `device`."""
+
+    @property
+    def run(self) -> RunSettings:
+        """The run directory and the seed."""
+
+    @property
+    def loop(self) -> LoopSettings:
+        """The size of an update."""
+
+    @property
+    def device(self) -> DeviceSettings:
+        """The devices and the precision."""
+
+
+def _is_concluded(out: Path) -> bool:
+    return (out / "eval.json").exists() and (out / MODEL).exists()
+
+
+class Trials:
+    """Trains a task once per seed. All seeds share the compiled programs.
+
+    Args:
+        task: the task.
+        settings: the settings of the command.
+        config: the settings as JSON, for the checkpoints.
+        context: the context of the run.
+        where: name of the command.
+
+    Raises:
+        ValueError: if `task.rewind_above` is neither 0 nor above 1, or if the task has both `best` and
+            `rewind_above`.
+    """
+
+    def __init__(self, task: Task, settings: TrainingSettings, config: Mapping[str, Any], context: Context, where: str):
+        self.task, self.settings, self.config, self.context, self.where = task, settings, config, context, where
+        if task.rewind_above != 0 and not task.rewind_above > 1:  # written so that NaN is refused
+            raise ValueError(
+                f"{where}: --rewind-above is too small; expected a multiple of the usual loss above 1, or 0 (never), "
+                f"got {task.rewind_above:g}."
+            )
+        if task.best is not None and task.rewind_above:
+            raise ValueError(
+                f"{where}: a run that keeps its best model cannot go back after a spike of the loss; expected "
+                f"rewind_above = 0, got {task.rewind_above:g}."
+            )
+        self.layout, self.stop = getattr(task, "layout", context.layout), context.stop
+        self.evaluate = task.evaluator()
+        self._step: Callable[..., Any] | None = None
+        self._seeds = list(task.seeds) or [settings.run.seed]
+        self._started: dict[int, TrainState] = {}
+
+    def check_objective(self) -> None:
+        """Check with the first batch that the objective returns sums; see `check_returns_sums`.
+
+        If a run has several processes, and each process reads only its share of the rows, nothing is checked.
+        """
+        if self.task.reads_own_rows and process_count() > 1:
+            return  # a run of one process checks the objective
+        seed = self._seeds[0]
+        first = self._started[seed] = self.start(seed)
+        batch = next(iter(self.task.batches(seed)(0)))
+        step = make_eval_step(self.task.objective, self.task.counts, precision=self.context.precision)
+        model = (first.params, first.state) if first.extra is None else (first.params, first.state, first.extra)
+        check_returns_sums(step, self.layout.place(model), batch, jax.random.key(seed), self.layout, where=self.where)
+
+    def start(self, seed: int) -> TrainState:
+        """Return the train state before step 0, on the host."""
+        task = self.task
+        params, state = task.init(seed)
+        return create(params, state, task.optimizer, trainable=task.trainable, ema=task.ema, extra=task.extra(seed))
+
+    def all(self, folder: Path) -> bool:
+        """Train with every seed, and summarise the results if there are several seeds. Return False if a signal stopped
+        the run.
+        """
+        seeds = self._seeds
+        outs = {seed: folder if len(seeds) == 1 else folder / f"seed-{seed}" for seed in seeds}
+        for seed, out in outs.items():
+            if not first_decides(functools.partial(_is_concluded, out)) and not self.one(seed, out):
+                return False
+        if len(seeds) > 1 and is_first():
+            summarise(list(outs.values()), folder, self.task.best or Best("loss", largest=False))
+        return True
+
+    def one(self, seed: int, out: Path) -> bool:
+        """Train with one seed, from the newest checkpoint of this seed or from step 0. Return False if a signal stopped
+        the training.
+        """
+        if self.stop.requested:
+            self._print_stopped(0)
+            return False
+        out.mkdir(exist_ok=True)
+        task = self.task
+        is_resumed = first_decides(lambda: self.settings.run.resume and (out / "metrics.jsonl").exists())
+        with Checkpoints(
+            out / "checkpoints", keep=task.keep, best_metric=None if task.best else "eval_loss"
+        ) as checkpoints:
+            first = self._started.pop(seed) if seed in self._started else self.start(seed)
+            if not is_resumed:
+                begin = Restored(self.layout.place(first), 0, {})
+            else:
+                begin = resume(checkpoints, first, self.layout)
+            self._announce(first)
+            best = None
+            if task.best is not None and self.evaluate is not None:
+                best = BestModel(task.best, read_metrics(out / "metrics.jsonl") if is_resumed else [], begin.step)
+            outcome = None
+            if best is None or not best.should_stop():
+                outcome = self._train(seed, out, begin, best, checkpoints)
+                if self.stop.requested:
+                    self._print_stopped(outcome.step)
+                    return False
+                if best is None:
+                    self._save(out, outcome.state)
+        if not self._conclude(seed, out, outcome):
+            self._print_stopped(self.task.cadence.total_steps)
+            return False
+        if not task.keeps_checkpoints and is_first():
+            shutil.rmtree(out / "checkpoints", ignore_errors=True)
+        return True
+
+    def _train(
+        self, seed: int, out: Path, begin: Restored, best: BestModel | None, checkpoints: Checkpoints
+    ) -> Outcome:
+        task, cadence = self.task, self.task.cadence
+        evaluate = self.evaluate if best is None else self._saving_the_best(best, out)
+        step = self.compiled(begin.state)
+        first = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), begin.state)
+        with self._loggers(out, begin.step) as loggers:
+            say = loggers[-1].say if loggers else lambda text: None
+            restart = lambda: self.layout.place(self.start(seed))
+            about = (out, self.where, self.config, seed, self.layout)
+            place, size = self._reading()
+            return train(
+                step,
+                begin.state,
+                task.batches(seed),
+                key=self.layout.place(jax.random.key(seed)),
+                place=place,
+                size=size,
+                unit=task.unit,
+                cadence=cadence,
+                stop=self.stop,
+                loggers=loggers,
+                evaluate=evaluate,
+                checkpoints=checkpoints,
+                about={"seed": seed, "config": dict(self.config)},
+                begin=begin.about,
+                after_step=loggers[-1].after_step if loggers else lambda step: None,
+                should_stop=lambda evaluation: best is not None and best.should_stop(),
+                rewind_above=task.rewind_above,
+                recovery=RunRecovery(*about, checkpoints, first, restart, say),
+            )
+
+    def compiled(self, state: TrainState, *, nan_trace: bool | None = None, donate: bool = True) -> Callable[..., Any]:
+        """Return the compiled training step. The compiled step is kept for later calls, unless `nan_trace` is given or
+        `donate` is False.
+
+        Args:
+            state: a placed train state.
+            nan_trace: see `make_step`. With None, `nan_trace` has the value in the settings of the run.
+            donate: see `parallelize`.
+        """
+        if self._step is not None and nan_trace is None and donate:
+            return self._step
+        step = make_step(
+            self.task.objective,
+            self.task.counts,
+            self.task.optimizer,
+            schedule=self.task.schedule,
+            accumulate=self.settings.loop.accumulate,
+            precision=self.context.precision,
+            trainable=self.task.trainable,
+            buffers=self.task.buffers,
+            update_extra=self.task.update_extra,
+            metrics_as="sums",
+            nan_trace=self.settings.loop.nan_trace if nan_trace is None else nan_trace,
+        )
+        compiled = parallelize(step, self.layout, state=state, donate=donate)
+        if nan_trace is None and donate:
+            self._step = compiled
+        return compiled
+
+    def _reading(self) -> tuple[Callable[[Any], Any], Callable[[Any], int]]:
+        """Return the function that places a batch on the devices, and the function that counts the tokens of a batch.
+
+        If each process reads only its own rows, the number of tokens in the complete batch is estimated from these
+        rows.
+        """
+        if not self.task.reads_own_rows or process_count() == 1:
+            return self.layout.shard, self.task.size
+        share = self.layout.batch_parts / len(self.layout.own_parts)
+        return self.layout.shard_own, lambda batch: round(self.task.size(batch) * share)
+
+    @contextlib.contextmanager
+    def _loggers(self, out: Path, step: int) -> Iterator[list[Any]]:
+        if not is_first():
+            yield []
+            return
+        with (
+            JsonLines(out / "metrics.jsonl", step) as lines,
+            TensorBoard(out / "tensorboard", step) as board,
+            TrainingProgress(
+                self.task.cadence.total_steps, step=step, show=self.task.shown, evaluated=self.task.evaluated
+            ) as progress,
+        ):
+            yield [lines, board, progress]
+
+    def _saving_the_best(self, best: BestModel, out: Path) -> Callable[[TrainState], dict[str, float]]:
+        def evaluate(state: TrainState) -> dict[str, float]:
+            assert self.evaluate is not None
+            figures = self.evaluate(state)
+            if not self.stop.requested and best.update(figures):
+                self._save(out, state)
+            return figures
+
+        return evaluate
+
+    def _save(self, out: Path, state: TrainState) -> None:
+        trees = {out: (state.params, state.state)}
+        if state.ema is not None:
+            trees[out / EMA] = (state.ema.params, state.ema.state)
+        for folder, model in trees.items():
+            arrays = self.layout.gather(model)  # called in all processes, because each has only a part
+            if is_first():
+                folder.mkdir(exist_ok=True)
+                self.task.save(folder, *arrays)
+        wait_for_all(f"{out}, model of step {int(state.step)}")
+
+    def _conclude(self, seed: int, out: Path, outcome: Outcome | None) -> bool:
+        rows = read_metrics(out / "metrics.jsonl")
+        state = None if outcome is None else outcome.state
+        conclusion = self.task.conclude(Ended(out, seed, rows, state, outcome))
+        if conclusion is None or self.stop.requested:
+            return False
+        if not is_first():
+            return True
+        draw_report(out / "report.png", rows, conclusion.panels, title=conclusion.title, subtitle=conclusion.subtitle)
+        if outcome is not None and outcome.all_tokens:
+            wait = f"{outcome.data_wait_share:.2%} of the time was spent waiting for data"
+            print(f"This process trained on {outcome.all_tokens:,} {self.task.unit}; {wait}.")
+        write_digests(out, [MODEL])
+        if conclusion.values:
+            write_json(out / "eval.json", conclusion.values)  # written last: it marks the training as concluded
+            print(json.dumps(conclusion.values, indent=2))
+        for line in conclusion.notes:
+            print(line)
+        return True
+
+    def _announce(self, first: TrainState) -> None:
+        sizes = {name: leaf.size for name, leaf in tree.flatten(first.params).items()}
+        trained = sum(sizes[name] for name in tree.select(self.task.trainable, sizes, where="train.run: trainable"))
+        frozen = f" and {sum(sizes.values()) - trained:,} frozen" if trained < sum(sizes.values()) else ""
+        steps = self.task.cadence.total_steps
+        print(f"{self.task.name}: {trained:,} parameters{frozen}, {steps:,} steps, {self.layout}.")
+        if not self.layout.is_data_parallel:
+            print(sharding_report(first.params, self.layout.shardings(first.params)))
+
+    def _print_stopped(self, step: int) -> None:
+        saved = " and saved" if step else ""
+        steps = f"step {step:,} of {self.task.cadence.total_steps:,}"
+        print(f"Stopped{saved} after {steps}. Continue with --resume (in Python: resume=True).")

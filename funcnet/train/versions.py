@@ -1,0 +1,19 @@
+"""The versions of Python and of packages on which the results of a run depend."""
+
+import importlib.metadata
+import platform
+
+__all__ = ["versions"]
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages on which the results of a run depend."""
+    names = ("flax", "funcnet", "jax", "jaxlib", "numpy", "optax", "orbax-checkpoint")
+    return {"python": platform.python_version()} | {name: _version(name) for name in names}
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:  # funcnet, used from its source without installation
+        return "not installed"
