@@ -1,5 +1,6 @@
 # Sourced by the other scripts, with the extra to install as $1: makes .venv once, installs the package, sets PATH.
 # FUNCNET_PYTHON is the interpreter (default: python3 or the first of 3.11, 3.12, … found); FUNCNET_VENV is the folder.
+# For the tests, pip installs the versions of requirements/test.txt; with FUNCNET_PINS=0, the newest ones.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 venv=${FUNCNET_VENV:-$root/.venv}
@@ -23,10 +24,13 @@ fi
 
 # Install again only after a change of the requirements.
 stamp="$venv/.installed-$extras"
-wanted="$root $(cat "$root/pyproject.toml" "$root/tests/real_data.txt" | cksum)"
+wanted="$root $(cat "$root/pyproject.toml" "$root/requirements/test.txt" "$root/tests/real_data.txt" | cksum)"
 if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
   echo "funcnet: installing into $venv (one or two minutes the first time)" >&2
   if [ "$extras" = test ]; then
+    if [ "${FUNCNET_PINS:-1}" = 1 ]; then
+      export PIP_CONSTRAINT="$root/requirements/test.txt" # a variable, because it also applies to what builds the package
+    fi
     # Install the pinned CPU build of torch first: otherwise pip may choose a build with gigabytes of CUDA.
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "torch==2.13.0"
   fi
@@ -41,5 +45,6 @@ if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
     echo "funcnet: some real data could not be downloaded; tests that need them are skipped, and the next run tries again" >&2
   fi
 fi
+unset PIP_CONSTRAINT
 PATH="$venv/bin:$PATH"
 export PATH

@@ -1,0 +1,272 @@
+"""Runs the tests that take too long for the gate: see `verify.sh`.
+
+An area is a list of commands. Its tests are all tests of its folders, the quick ones included, with every row of every
+table, and with random examples in the property tests (the seed of a failure is printed). What passed is remembered in
+the folder `verified` of the git directory, by the tree of the commit, so an interrupted verification continues with the
+areas that are left.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["AREAS", "main"]
+
+ROOT = Path(__file__).resolve().parents[1]
+VENV = Path(os.environ.get("FUNCNET_VENV", ROOT / ".venv"))
+# Thousands of small programs take longer to compile well than to run (tests/conftest.py).
+QUICK = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+OLDEST = ["jax==0.10.0", "jaxlib==0.10.0"]
+NEWEST_NEEDS = ["jax", "pytest", "pytest-xdist", "hypothesis", "scikit-learn", "tensorboard", "nbclient"]
+
+
+class Failed(Exception):
+    """A command of an area has failed. The exit code of the verification is 1, or `code`."""
+
+    def __init__(self, message: str, code: int = 1):
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Area:
+    """A part of the verification.
+
+    Args:
+        what: a line of help.
+        reached_by: folders and files, relative to the root; a change in one of them calls for this area.
+        run: runs the area, and returns the number of tests that passed.
+    """
+
+    what: str
+    reached_by: str
+    run: Callable[[], int]
+
+
+def _run(command: list[str], **variables: str) -> int:
+    """Run a command in the root, in a process group of its own, and return the number of tests that passed.
+
+    Its output is shown as it comes. If this process is interrupted, the whole group is ended.
+    """
+    environment = os.environ | {"FUNCNET_REAL_DATA": "required", "HYPOTHESIS_PROFILE": "random"} | variables
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, errors="replace", start_new_session=True
+    )
+    passed = 0
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            if found := re.search(r"(\d+) passed.* in [\d.]+s", line):
+                passed += int(found[1])
+        if code := process.wait():
+            raise Failed(f"exit code {code} of: {' '.join(command)}")
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    return passed
+
+
+def _tests(*paths: str, **variables: str) -> int:
+    """Run all tests of some folders or files."""
+    arguments = ["-n", "2", "--dist", "worksteal", "--disable-warnings", "--durations", "5", *paths]
+    return _run(["sh", "scripts/test.sh", *arguments], **variables)
+
+
+def _databases() -> int:
+    with tempfile.TemporaryDirectory() as coverage:
+        passed = _tests("tests/database", "tests/nn/test_layers.py", FUNCNET_COVERAGE=coverage, **QUICK)
+        _run([str(VENV / "bin/python"), "-m", "tests.database", "coverage", coverage, "--check"])
+    return passed
+
+
+def _runs() -> int:
+    return _tests("tests/train", "tests/parallel", "tests/cli", *_tasks_besides("pretraining_data", "quantizing"))
+
+
+def _tasks_besides(*folders: str) -> list[str]:
+    return [str(p.relative_to(ROOT)) for p in sorted((ROOT / "tests/tasks").glob("*")) if _has_tests(p, folders)]
+
+
+def _has_tests(path: Path, besides: tuple[str, ...]) -> bool:
+    return path.name.startswith("test_") or (path.is_dir() and path.name not in (*besides, "__pycache__"))
+
+
+def _environment(python: str, *installs: list[str]) -> Path:
+    """Make a virtual environment, and return its `bin` folder.
+
+    Raises:
+        Failed: if pip cannot install; with exit code 3 if no index answers.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="funcnet-verify-"))
+    subprocess.run([python, "-m", "venv", str(folder)], check=True)
+    for names in installs:
+        command = [str(folder / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *names]
+        made = subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        if made.returncode:
+            shutil.rmtree(folder)
+            if re.search("ConnectionError|NewConnectionError|Name or service|No matching distribution", made.stderr):
+                raise Failed(
+                    f"pip cannot find {' '.join(names)}; expected a package index that answers. Check the network.", 3
+                )
+            raise Failed(f"pip cannot install {' '.join(names)}: {made.stderr.strip()}")
+    return folder / "bin"
+
+
+def _oldest() -> int:
+    """Optimized, as users run it: every layer, the parallel step. The other parts call the same functions of JAX."""
+    binaries = _environment(sys.executable, ["torch==2.13.0"], [*OLDEST, "-e", ".[test]"])
+    try:
+        pytest = [str(binaries / "python"), "-m", "pytest", "-n", "2", "--dist", "worksteal", "-m", "not slow"]
+        return _run([*pytest, "tests/nn/test_layers.py", "tests/parallel"])
+    finally:
+        shutil.rmtree(binaries.parent)
+
+
+def _newest() -> int:
+    """The newest Python and JAX that install; the tests that need no torch, and a pretraining run."""
+    binaries = _environment(_newest_python(), [*NEWEST_NEEDS, "-e", ".[demo]"])
+    try:
+        pytest = [str(binaries / "python"), "-m", "pytest", "-n", "2", "--dist", "worksteal", "-m", "not slow"]
+        passed = _run([*pytest, "tests/nn", "tests/train"])
+        out = str(binaries.parent / "run")
+        _run([str(binaries / "funcnet"), "pretrain", "--out", out, "--steps", "40", "--evaluate-every", "20"])
+        return passed
+    finally:
+        shutil.rmtree(binaries.parent)
+
+
+def _newest_python() -> str:
+    places = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/3.*/bin/python")
+    found = {}
+    for candidate in [sys.executable, *(f"python3.{minor}" for minor in range(12, 20)), *map(str, places)]:
+        if shutil.which(candidate):
+            version = "import sys; print(*sys.version_info[:2])"
+            answer = subprocess.run([candidate, "-c", version], capture_output=True, text=True).stdout.split()
+            if len(answer) == 2:
+                found[tuple(map(int, answer))] = candidate
+    return found[max(found)]
+
+
+AREAS = {
+    "databases": Area("torch's own databases, and docs/coverage.md", "funcnet/functional funcnet/nn", _databases),
+    "layers": Area(
+        "the contract of every layer",
+        "funcnet/functional funcnet/nn funcnet/random.py funcnet/tree.py",
+        lambda: _tests("tests/functional", "tests/nn", "tests/optim", **QUICK),
+    ),
+    "data": Area(
+        "loaders, corpora, torch's test file of loaders",
+        "funcnet/data funcnet/text funcnet/tasks/pretraining_data funcnet/files.py",
+        lambda: _tests("tests/data", "tests/text", "tests/tasks/pretraining_data"),
+    ),
+    "runs": Area(
+        "whole runs: kills, processes, meshes",
+        "funcnet/train funcnet/parallel funcnet/tasks funcnet/cli funcnet/optim funcnet/data funcnet/heads",
+        _runs,
+    ),
+    "models": Area(
+        "checkpoints, parity with published models, serving",
+        "funcnet/models funcnet/heads funcnet/weights funcnet/serving funcnet/functional funcnet/nn",
+        lambda: _tests("tests/models", "tests/heads", "tests/weights", "tests/serving"),
+    ),
+    "bridges": Area("flax.nnx and flax.linen", "funcnet/bridges funcnet/nn", lambda: _tests("tests/bridges")),
+    "porting": Area(
+        "funcnet port: torch's database by its rules, published models",
+        "funcnet/porting funcnet/torchlike funcnet/comparison",
+        lambda: _tests("tests/porting", "tests/torchlike", **QUICK),
+    ),
+    "export": Area(
+        "exports and integers: browsers, LiteRT, ONNX",
+        "funcnet/export funcnet/quantization funcnet/tasks/quantizing",
+        lambda: _tests("tests/export", "tests/quantization", "tests/tasks/quantizing"),
+    ),
+    "docs": Area(
+        "notebooks, the README, pages, the heads of the benchmarks",
+        "docs notebooks README.md scripts",
+        lambda: _tests(*(str(p.relative_to(ROOT)) for p in sorted((ROOT / "tests").glob("test_*.py"))), "funcnet"),
+    ),
+    "oldest": Area("the oldest JAX: layers, parallel steps", "pyproject.toml funcnet/parallel", _oldest),
+    "newest": Area("the newest Python and JAX: nn, train, a pretraining run", "pyproject.toml funcnet/train", _newest),
+}
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _changed() -> list[str]:
+    """The areas that a change since origin/main reaches; the tests of a folder count as the folder."""
+    files = set(_git("diff", "--name-only", "origin/main").splitlines())
+    files |= {file.replace("tests/", "funcnet/", 1) for file in files if file.startswith("tests/")}
+    reached = lambda area: any(
+        file == place or file.startswith(f"{place}/") for place in area.reached_by.split() for file in files
+    )
+    return [name for name, area in AREAS.items() if reached(area)]
+
+
+def main(arguments: list[str]) -> int:
+    """Verify areas, and return the exit code: 0, 1 if a test has failed, 2 for an unknown area, 3 without a network."""
+    width = max(map(len, AREAS))
+    areas = "\n".join(
+        f"  {name:{width}}  {area.what}\n  {'':{width}}  reached by {area.reached_by}" for name, area in AREAS.items()
+    )
+    parser = argparse.ArgumentParser(
+        prog="verify.sh",
+        description="Run the tests that take too long for the gate, by area.",
+        epilog=f"areas:\n{areas}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("areas", nargs="*", metavar="AREA", help='areas to verify, or "changed"; all by default')
+    parser.add_argument("--again", action="store_true", help="also verify areas that have passed on this commit")
+    options = parser.parse_args(arguments)
+    chosen = [a for name in options.areas or AREAS for a in (_changed() if name == "changed" else [name])]
+    if unknown := [name for name in chosen if name not in AREAS]:
+        print(f"verify.sh: unknown area {unknown[0]!r}; expected some of: {', '.join(AREAS)}, changed", file=sys.stderr)
+        return 2
+    tree, is_clean = _git("rev-parse", "HEAD^{tree}"), not _git("status", "--porcelain")
+    if not is_clean:
+        print("verify.sh: there are uncommitted changes, so what passes is not remembered", file=sys.stderr)
+    memory = Path(_git("rev-parse", "--absolute-git-dir"), "verified", tree)
+    lines, codes = [], []
+    for name in dict.fromkeys(chosen):
+        done = memory / name
+        if is_clean and done.exists() and not options.again:
+            lines.append(f"{done.read_text().strip()} (earlier)")
+            continue
+        start = time.monotonic()
+        print(f"== {name}: {AREAS[name].what}", flush=True)
+        try:
+            passed = AREAS[name].run()
+        except Failed as error:
+            codes.append(error.code)
+            lines.append(f"{name}: FAILED after {(time.monotonic() - start) / 60:.1f} min: {error}")
+            continue
+        except KeyboardInterrupt:
+            lines.append(f"{name}: interrupted; the same command continues here")
+            codes.append(130)
+            break
+        lines.append(f"{name}: {passed} tests passed in {(time.monotonic() - start) / 60:.1f} min")
+        if is_clean:
+            done.parent.mkdir(parents=True, exist_ok=True)
+            done.write_text(lines[-1] + "\n")
+    print(*lines, sep="\n")
+    return max(codes, default=0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
