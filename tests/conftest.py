@@ -8,6 +8,8 @@ import ast
 import gc
 import importlib.util
 import os
+import random
+import sys
 import zlib
 from pathlib import Path
 
@@ -29,6 +31,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1" if "PYTEST_XDIST_WORKER" in os.envi
 
 import hypothesis
 import jax
+import numpy as np
 
 # The same examples in every run. For others: HYPOTHESIS_PROFILE=random, as in scripts/verify.sh, which prints the seed.
 hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
@@ -71,10 +74,28 @@ def _needing_torch() -> list[str]:
 collect_ignore = [] if importlib.util.find_spec("torch") else _needing_torch()
 
 
+_generators: dict[str, tuple[np.random.Generator, dict]] = {}  # those of test modules, with their state after import
+
+
 def pytest_collection_finish() -> None:
     """What torch, JAX and the tests brought stays: looking through it again and again took a fourteenth of the time."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("tests."):
+            for variable, value in vars(module).items():
+                if isinstance(value, np.random.Generator):
+                    _generators[f"{name}.{variable}"] = value, value.bit_generator.state
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _the_same_numbers_in_every_order() -> None:
+    """Every random generator starts a test in the same state, so its numbers do not depend on the tests before it."""
+    for generator, state in _generators.values():
+        generator.bit_generator.state = state
+    random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 __all__ = ["FUNCNET", "ROOT", "ended", "environment", "joining", "start", "succeeded", "wait_for"]
 
+_reserved: list[socket.socket] = []  # open until the end of the tests, so that nobody else gets the ports
 ROOT = Path(__file__).resolve().parents[1]
 FUNCNET = [sys.executable, "-c", "from funcnet.cli import main; main()"]
 
@@ -38,9 +39,12 @@ def joining(count: int) -> list[list[str]]:
     """The arguments with which each of `count` processes joins the others. One process alone needs none."""
     if count == 1:
         return [[]]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    free = socket.socket()
+    for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):  # with both, process 0 may bind the port too
+        free.setsockopt(socket.SOL_SOCKET, option, 1)
+    free.bind(("127.0.0.1", 0))
+    _reserved.append(free)
+    address = f"127.0.0.1:{free.getsockname()[1]}"
     return [["--coordinator", address, "--num-processes", str(count), "--process-id", str(i)] for i in range(count)]
 
 

@@ -46,7 +46,7 @@ def arguments(tmp_path_factory):
     }, folder
 
 
-@pytest.mark.table
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["features", "predict", "pretrain", "build"])
 def test_an_interrupt_gives_one_line_and_130(arguments, tmp_path, name):
     made, folder = arguments

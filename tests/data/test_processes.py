@@ -21,7 +21,7 @@ def spawned(dataset, **options):
     return DataLoader(dataset, **{"num_workers": 2, "multiprocessing_context": "spawn", **options})
 
 
-def until(condition, seconds=10.0):
+def until(condition, seconds=60.0):
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
         time.sleep(0.02)
@@ -29,7 +29,7 @@ def until(condition, seconds=10.0):
 
 
 def test_a_killed_worker_ends_the_pass_with_an_error_and_the_others():
-    passage = iter(spawned(Waiting(10_000), timeout=30))
+    passage = iter(spawned(Waiting(10_000), timeout=120))
     next(passage)
     workers = passage._workers.processes
     os.kill(workers[1].pid, signal.SIGKILL)
@@ -120,7 +120,7 @@ def test_no_worker_is_left_after_a_kill_of_the_parent(tmp_path):
     assert len(children) >= 2
     process.kill()
     process.wait()
-    assert until(lambda: not any(os.path.exists(f"/proc/{child}") for child in children), 5)
+    assert until(lambda: not any(os.path.exists(f"/proc/{child}") for child in children))
     process.communicate()
 
 
@@ -129,9 +129,9 @@ def test_ctrl_c_ends_everything_without_noise(tmp_path):
     assert process.stdout.readline() == "reading\n"
     children = processes_of(process.pid)
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=120)
     assert errors.count("Traceback") == 1 and errors.rstrip().endswith("KeyboardInterrupt")
-    assert until(lambda: not any(os.path.exists(f"/proc/{child}") for child in children), 5)
+    assert until(lambda: not any(os.path.exists(f"/proc/{child}") for child in children))
 
 
 def test_no_interrupt_is_lost_while_a_batch_is_freed():

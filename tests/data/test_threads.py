@@ -76,10 +76,8 @@ def test_an_error_in_worker_init_fn_arrives(context):
 @pytest.mark.parametrize("context", KINDS)
 def test_a_worker_that_hangs_is_noticed(context):
     loader = DataLoader(Sleeping(8), num_workers=2, timeout=0.5, multiprocessing_context=context)
-    begun = time.monotonic()
     with pytest.raises(RuntimeError, match=r"DataLoader timed out after 0\.5 seconds; expected a batch from 2 workers"):
         list(loader)
-    assert time.monotonic() - begun < 20
 
 
 @pytest.mark.parametrize("context", KINDS)
@@ -136,7 +134,7 @@ def test_a_pass_that_is_given_up_leaves_no_thread():
         next(passage)
         del passage
         gc.collect()
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while set(workers_alive()) - before and time.monotonic() < end:
         time.sleep(0.02)
     assert not set(workers_alive()) - before
@@ -158,12 +156,20 @@ def test_an_endless_stream(context):
 
 
 def test_results_out_of_order_arrive_as_soon_as_they_are_made():
+    ready = threading.Event()
+
     class Uneven(Numbers):
+        """Item 0 waits for item 3, which the other worker begins after it has handed over item 1."""
+
         def __getitem__(self, index):
-            time.sleep(0.3 if index == 0 else 0)
+            if index == 0:
+                ready.wait(60)
+            elif index == 3:
+                ready.set()
             return index
 
     options = {"num_workers": 2, "prefetch_factor": 2}
     assert [int(batch[0]) for batch in DataLoader(Uneven(4), in_order=True, **options)] == [0, 1, 2, 3]
+    ready.clear()
     found = [int(batch[0]) for batch in DataLoader(Uneven(4), in_order=False, **options)]
     assert sorted(found) == [0, 1, 2, 3] and found[0] == 1

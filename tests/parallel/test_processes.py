@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -81,9 +80,7 @@ def test_a_dead_process_ends_the_other_and_is_named(victim, corpus, cache, alone
     run = start(2, cache, *pretrain(corpus, out, "data=2"))
     assert wait_for(lambda: len(command.metrics(out)) > 6, *run)
     run[victim].kill()
-    killed = time.monotonic()
-    code, output = ended(*run)[1 - victim]
-    assert time.monotonic() - killed < 60
+    code, output = ended(*run, timeout=120)[1 - victim]  # the heartbeat takes 20 s
     assert code not in (0, None)
     assert names_the_dead(output, victim)
     succeeded(*start(2, cache, *pretrain(corpus, out, "data=2", "--resume")))

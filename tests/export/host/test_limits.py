@@ -37,15 +37,14 @@ def test_fuel_is_given_to_every_call():
 
 
 def test_a_call_that_takes_too_long():
-    linked = host.link({"code": LOOP}, limits=host.Limits(seconds=0.2))
-    start = time.perf_counter()
-    with pytest.raises(host.WasmTrap, match=r"it took too long; expected at most 0\.2 seconds, got more, in forever"):
+    linked = host.link({"code": LOOP}, limits=host.Limits(seconds=1))
+    with pytest.raises(host.WasmTrap, match=r"it took too long; expected at most 1 seconds?, got more, in forever"):
         linked["code"]["forever"]()
-    assert 0.2 <= time.perf_counter() - start < 5
-    start = time.perf_counter()
-    for _ in range(50):
-        assert linked["code"]["quick"]() == 1  # the clock starts anew
-    assert time.perf_counter() - start < 50 * 0.2 / 2, "a call does not wait for its limit"
+    end = time.monotonic() + 1.2
+    while time.monotonic() < end:  # longer than the limit, which starts anew with each call
+        assert linked["code"]["quick"]() == 1
+    patient = host.link({"code": LOOP}, limits=host.Limits(seconds=3600))
+    assert patient["code"]["quick"]() == 1  # a call does not wait for its limit
 
 
 def test_a_call_from_a_host_function_shares_the_limit():

@@ -47,7 +47,7 @@ def test_heads_first():
 
 def test_projections_before_and_after():
     """Heads that are split from the last dimension and joined again stay there: no Transpose of activations is left."""
-    weights = [jnp.asarray(RANDOM.normal(size=(12, 12)), jnp.float32) for _ in range(3)]
+    weights = [jnp.asarray(RANDOM.normal(size=(12, 12)) / 12**0.5, jnp.float32) for _ in range(3)]
 
     def run(x):
         q, k, v = ((x @ w).reshape(*x.shape[:2], 3, 4) for w in weights)

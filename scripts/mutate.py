@@ -1,0 +1,129 @@
+"""Break funcnet in small ways, one file at a time, and see whether the tests notice.
+
+    .venv/bin/python scripts/mutate.py                 # 20 files, with the tests of scripts/test.sh
+    .venv/bin/python scripts/mutate.py --show          # prints the mutations only
+
+A fixed seed draws the files and one mutation in each: a sign, a bound, an axis, or an update that is dropped. Each
+mutation is made in a copy of the last commit. The tests of the same folder run first and stop at the first failure;
+only if they pass, all the quick tests run. A mutation that no test notices is a test to write, unless the mutated
+program is equivalent to the original one, which a person must judge.
+"""
+
+import argparse
+import ast
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+SIGNS = {ast.Add: "-", ast.Sub: "+", ast.Mult: "+", ast.Div: "*"}
+BOUNDS = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"}
+
+
+class Mutation(NamedTuple):
+    """A change of the source between two offsets."""
+
+    kind: str
+    start: int
+    end: int
+    text: str
+
+
+def mutations(source: str) -> Iterator[Mutation]:
+    """Yield all mutations of a file."""
+    lines = source.encode().splitlines(keepends=True)
+    offset = lambda line, column: sum(map(len, lines[: line - 1])) + column
+    begin = lambda node: offset(node.lineno, node.col_offset)
+    end = lambda node: offset(node.end_lineno, node.end_col_offset)
+    text = source.encode()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.BinOp) and type(node.op) in SIGNS and not _is_text(node):
+            between = text[end(node.left) : begin(node.right)].decode()
+            old = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}[type(node.op)]
+            if between.count(old) == 1:
+                yield Mutation("sign", end(node.left), begin(node.right), between.replace(old, SIGNS[type(node.op)]))
+        elif isinstance(node, ast.Compare) and type(node.ops[0]) in BOUNDS:
+            operator = BOUNDS[type(node.ops[0])]
+            yield Mutation("bound", end(node.left), begin(node.comparators[0]), f" {operator} ")
+        elif isinstance(node, ast.keyword) and node.arg in ("axis", "dim", "axes") and _is_number(node.value):
+            yield Mutation("axis", begin(node.value), end(node.value), "1" if ast.unparse(node.value) == "0" else "0")
+        elif isinstance(node, ast.AugAssign) or _is_stored(node):
+            yield Mutation("dropped update", begin(node), end(node), "pass")
+
+
+def _is_text(node: ast.BinOp) -> bool:
+    return any(isinstance(side, ast.JoinedStr | ast.List | ast.Tuple) for side in (node.left, node.right)) or any(
+        isinstance(side, ast.Constant) and isinstance(side.value, str) for side in (node.left, node.right)
+    )
+
+
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant | ast.UnaryOp)
+
+
+def _is_stored(node: ast.AST) -> bool:
+    return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute | ast.Subscript)
+
+
+def drawn(count: int, seed: int) -> list[tuple[Path, Mutation]]:
+    """Draw files, and a mutation in each."""
+    generator = random.Random(seed)
+    files = sorted((ROOT / "funcnet").rglob("*.py"))
+    generator.shuffle(files)
+    chosen = []
+    for file in files:
+        if (found := list(mutations(file.read_text("utf-8")))) and len(chosen) < count:
+            chosen.append((file.relative_to(ROOT), generator.choice(found)))
+    return chosen
+
+
+def noticed(clone: Path, *arguments: str) -> str | None:
+    """Return the first test that fails, or None."""
+    variables = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "FUNCNET_TABLES": "6", "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-x", "-m", "not slow", "--disable-warnings", "--tb", "no", *arguments]
+    done = subprocess.run(command, cwd=clone, env=os.environ | variables, capture_output=True, text=True)
+    failures = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return failures[0][:120] if failures else (None if done.returncode in (0, 5) else f"exit code {done.returncode}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=20, help="number of files")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--show", action="store_true", help="print the mutations, and run no test")
+    parser.add_argument("--only", type=int, nargs="+", help="numbers of mutations to try, from 1")
+    options = parser.parse_args()
+    caught = 0
+    tried = [(n, *one) for n, one in enumerate(drawn(options.count, options.seed), 1)]
+    tried = [one for one in tried if not options.only or one[0] in options.only]
+    with tempfile.TemporaryDirectory() as folder:
+        clone = Path(folder, "funcnet")
+        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+        for number, file, mutation in tried:
+            content = (clone / file).read_bytes()
+            line = content[: mutation.start].count(b"\n") + 1
+            old = content[mutation.start : mutation.end].decode()
+            print(f"{number}. {file}:{line}: {mutation.kind}: {old.strip()!r} -> {mutation.text.strip()!r}", flush=True)
+            if options.show:
+                continue
+            (clone / file).write_bytes(content[: mutation.start] + mutation.text.encode() + content[mutation.end :])
+            start = time.monotonic()
+            own = Path("tests", *file.parts[1:-1])
+            found = noticed(clone, str(own)) if (clone / own).is_dir() else None
+            found = found or noticed(clone, "-n", "2", "--dist", "worksteal")
+            caught += found is not None
+            print(f"   {found or 'NOT NOTICED'} ({time.monotonic() - start:.0f} s)", flush=True)
+            (clone / file).write_bytes(content)
+    if not options.show:
+        print(f"{caught} of {len(tried)} were noticed")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
