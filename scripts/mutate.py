@@ -85,7 +85,7 @@ def drawn(count: int, seed: int) -> list[tuple[Path, Mutation]]:
 
 def noticed(clone: Path, *arguments: str) -> str | None:
     """Return the first test that fails, or None."""
-    variables = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "FUNCNET_TABLES": "6", "PYTHONDONTWRITEBYTECODE": "1"}
+    variables = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "FUNCNET_ROWS": "6", "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-x", "-m", "not slow", "--disable-warnings", "--tb", "no", *arguments]
     done = subprocess.run(command, cwd=clone, env=os.environ | variables, capture_output=True, text=True)
     failures = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs the tests from scratch: makes .venv, installs with torch and transformers, lints, checks types, tests.
-#   sh scripts/test.sh                      runs the quick tests, with one in six rows of long tables: the same for all
-#   sh scripts/test.sh -m "not slow"        runs all rows of the tables; scripts/verify.sh runs all other tests
+#   sh scripts/test.sh                      runs the quick tests, with a sixth of their rows, always the same
+#   sh scripts/test.sh -m "not slow"        runs the quick tests with all rows; scripts/verify.sh runs all tests
 #   sh scripts/test.sh tests/nn -k linear   passes arguments to pytest, and runs nothing else
 set -- test "$@"
 . "$(dirname "$0")/environment.sh"
@@ -15,7 +15,7 @@ if [ $# -eq 0 ]; then
   set -- -n 2 --dist worksteal -m "not slow" --durations 10 --disable-warnings
   # Optimization takes half of the time of these many small programs; scripts/verify.sh tests the layers with it.
   export JAX_DISABLE_MOST_OPTIMIZATIONS=1
-  export FUNCNET_TABLES="${FUNCNET_TABLES:-6}"
+  export FUNCNET_ROWS="${FUNCNET_ROWS:-6}"
   # Compiling is more than half of the time. Later runs, in this clone or another, find what an earlier one compiled.
   export JAX_COMPILATION_CACHE_DIR="${XDG_CACHE_HOME:-$HOME/.cache}/funcnet/test-programs"
   export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1

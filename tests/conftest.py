@@ -11,6 +11,7 @@ import os
 import random
 import sys
 import zlib
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -98,15 +99,24 @@ def _the_same_numbers_in_every_order() -> None:
         sys.modules["torch"].manual_seed(0)
 
 
+@pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With FUNCNET_TABLES=N, run one in N of the tests marked `table`: those with a checksum that is divisible by N.
+    """With FUNCNET_ROWS=N, run one in N of the rows of each parametrized test, and at least two.
 
-    The checksum is that of the name, so every commit and every machine tests the same rows.
+    The rows with the smallest checksums of their names are chosen, so every commit and every machine tests the same
+    ones. Tests with the mark `every_row` run whole.
     """
-    share = int(os.environ.get("FUNCNET_TABLES", 1))
-    chosen = lambda item: not item.get_closest_marker("table") or zlib.crc32(item.nodeid.encode()) % share == 0
-    config.hook.pytest_deselected(items=[item for item in items if not chosen(item)])
-    items[:] = [item for item in items if chosen(item)]
+    share = int(os.environ.get("FUNCNET_ROWS", 1))
+    rows = defaultdict(list)
+    for item in items:
+        if not item.get_closest_marker("every_row"):
+            rows[item.nodeid.partition("[")[0]].append(item.nodeid)
+    left = set()
+    for names in rows.values():
+        left |= set(sorted(names, key=lambda name: zlib.crc32(name.encode()))[max(2, -(-len(names) // share)) :])
+    if share > 1:
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left])
+        items[:] = [item for item in items if item.nodeid not in left]
 
 
 def pytest_report_header() -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.covered_by import COVERED_BY
 
+pytestmark = pytest.mark.every_row
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "funcnet"
 RANKS = {

@@ -30,6 +30,7 @@ TOY = {
         "--seq-len",
         "16",
     ],
+    "gpu_step.py": ["--model", "tiny", "--batch-size", "2", "--seq-len", "16", "--steps", "6", "--dropout", "0.1"],
     "layers.py": ["--only", "LSTM", "--turns", "1"],
     "scaling.py": [
         "--model",
@@ -74,7 +75,6 @@ def test_every_benchmark_has_a_toy_size_and_names_its_command():
 
 
 @pytest.mark.slow
-@pytest.mark.table
 @pytest.mark.parametrize("name", TOY)
 def test_the_command_runs(name, tmp_path):
     environment = {key: value for key, value in os.environ.items() if key not in ("XLA_FLAGS", "OMP_NUM_THREADS")}

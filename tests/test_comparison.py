@@ -243,6 +243,7 @@ def ported(build, batch):
     return theirs, net, *net.load_state_dict(theirs.state_dict())
 
 
+@pytest.mark.slow
 def test_a_tiny_crepe():
     """Its BatchNorm makes equal numbers of the zeros of ReLU, so max-pooling has thousands of ties."""
     theirs, *port = ported(ported_models.tiny_crepe, ported_models.sound(8, seed=1))

@@ -26,7 +26,6 @@ def _text(result: Result) -> str:
     return "\n".join([str(result.error), *getattr(result.error, "__notes__", ())])
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("mistake", ROWS)
 def test_the_mistake_is_found_or_has_torchs_value(mistake: Mistake):
     ours = funcnet_result(mistake)

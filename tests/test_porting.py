@@ -31,7 +31,7 @@ def of(section: str) -> list[Line]:
 
 def every(some: list[Line]) -> pytest.MarkDecorator:
     names = (line.cells[0].partition("`, ")[0].strip("`") for line in some)
-    rows = [pytest.param(line, id=name, marks=pytest.mark.table) for line, name in zip(some, names, strict=True)]
+    rows = [pytest.param(line, id=name) for line, name in zip(some, names, strict=True)]
     return pytest.mark.parametrize("line", rows)
 
 
@@ -167,9 +167,6 @@ def same_gradients(theirs: dict, ours: dict, names: Iterable[str], loose: float 
 
 
 # -------------------------------------------------------------------------------------------------------------- tests
-
-
-@pytest.mark.table
 @every([line for line in COMPARED if line.mark != "†"])
 def test_both_sides_are_equal(line):
     (here,) = line.code(3 if line.section == TRAPS else 1)

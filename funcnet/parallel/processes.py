@@ -236,18 +236,15 @@ def watch_processes() -> Iterator[None]:
 
 
 def leave(code: int) -> None:
-    """If the run has several processes, end this process at once. A normal exit waits for the other processes, which
-    may be dead.
-    """
+    """End this process at once if the run has several. A normal exit waits for the others, which may be dead."""
     if _client() is not None:
         _dismiss_watchers()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
-        if not is_first():  # in a thread, because a dead coordinator does not answer
-            said = threading.Thread(target=_say_left, daemon=True)
-            said.start()
-            said.join(5)
+        said = threading.Thread(target=_say_left, daemon=True)  # a thread, because a dead coordinator does not answer
+        said.start()
+        said.join(5)
         os._exit(code)
 
 
@@ -271,15 +268,11 @@ def _say_left() -> None:
 
 
 def _let_others_leave() -> None:
-    """In process 0, wait until the other processes, which end with the same error, have left.
-
-    Process 0 is the coordinator. If it ended first, JAX would abort the others before they print their messages.
-    """
+    """In process 0, wait until the others, which end with the same error, have printed it: JAX would abort them."""
     end = time.monotonic() + LEAVING
     for number in range(1, process_count() if is_first() else 0):
         with contextlib.suppress(jax.errors.JaxRuntimeError):  # it is too late, or it is dead
-            remaining = max(int((end - time.monotonic()) * 1000), 1)
-            _client().blocking_key_value_get(f"funcnet/left/{number}", remaining)
+            _client().blocking_key_value_get(f"funcnet/left/{number}", max(1, int((end - time.monotonic()) * 1000)))
 
 
 def _late(error: Exception) -> str:

@@ -35,7 +35,7 @@ for rate in rates:
 PYTHON
 part step 120 "$python" scripts/benchmarks/step.py --pairs 20
 tail -n 12 "$results/step.log"
-export JAX_PLATFORMS=cuda,cpu XLA_PYTHON_CLIENT_PREALLOCATE=false FUNCNET_TABLES=6
+export JAX_PLATFORMS=cuda,cpu XLA_PYTHON_CLIENT_PREALLOCATE=false FUNCNET_ROWS=6
 part tests 240 "$python" -m pytest -n 10 --dist worksteal -m "not slow" --tb line -rfE --disable-warnings \
   tests/nn/test_layers.py tests/functional tests/optim tests/test_random.py tests/models/bert/test_model.py
 tail -n 60 "$results/tests.log" | cut -c1-300

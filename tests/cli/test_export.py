@@ -115,6 +115,7 @@ def test_a_page_has_one_text_at_a_time(folder, tmp_path, capsys):
     assert not (tmp_path / "page").exists()
 
 
+@pytest.mark.slow
 def test_integers_as_tflite(int8, tmp_path, capsys, monkeypatch):
     path, nets = int8
     opened = []

@@ -39,7 +39,6 @@ def pretrain(corpus, out, mesh, steps=20):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @pytest.mark.parametrize(("count", "mesh"), [(1, "data=1"), (1, "data=2,fsdp=2,tensor=2"), (2, "data=2")])
 def test_nan_batches_are_skipped_and_replayed(count, mesh, corpus, cache, tmp_path):
     out = tmp_path / "run"
@@ -62,7 +61,6 @@ def test_nan_batches_are_skipped_and_replayed(count, mesh, corpus, cache, tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 def test_a_loss_of_two_terms_is_replayed_to_the_bit(corpus, cache, tmp_path):
     """Nearly every rise of the loss counts as a spike here, so the run may end after ten of them."""
     out = tmp_path / "run"
@@ -116,7 +114,6 @@ def test_wrong_labels_rewind_and_a_killed_run_ends_with_the_same_bits(cache, who
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 def test_two_processes_rewind_together(cache, whole, tmp_path):
     succeeded(*(train_images(cache, tmp_path / "two", *join) for join in joining(2)))
     same_bits(tmp_path / "two", whole)

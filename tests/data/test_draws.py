@@ -34,6 +34,7 @@ def test_a_permutation_has_every_number_once(size):
         np.testing.assert_array_equal(permute(np.arange(size)[::-1], size, seed=11, epoch=epoch), whole[::-1])
 
 
+@pytest.mark.slow
 def test_all_permutations_are_as_likely():
     epochs = 3000
     drawn = np.array([permute(np.arange(4), 4, seed=1, epoch=epoch) for epoch in range(epochs)])

@@ -70,6 +70,7 @@ def test_a_memory_map_is_opened_by_its_name(tmp_path):
     assert [batch[0, 0] for batch in passage] == list(range(100, 1000, 100))
 
 
+@pytest.mark.slow
 def test_nothing_leaks_over_many_passes():
     loader = spawned(Numbers(24), batch_size=4)
     list(loader)

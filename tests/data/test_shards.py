@@ -273,6 +273,7 @@ def test_memory_is_flat(tmp_path):
     assert rows == 512 and growth < 100
 
 
+@pytest.mark.slow
 @linux
 def test_memory_of_a_mapped_file_is_flat(tmp_path):
     """240 MB in one Arrow file, of which 8 MB are mapped at a time."""

@@ -73,6 +73,7 @@ def test_an_error_in_worker_init_fn_arrives(context):
         list(loader)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("context", KINDS)
 def test_a_worker_that_hangs_is_noticed(context):
     loader = DataLoader(Sleeping(8), num_workers=2, timeout=0.5, multiprocessing_context=context)

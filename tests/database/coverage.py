@@ -4,7 +4,6 @@
     sh scripts/test.sh -n 2 -m "slow or not slow" tests/database tests/nn/test_layers.py
     python -m tests.database coverage "$FUNCNET_COVERAGE" --speed ratios.json  # scripts/benchmarks/layers.py --json
     python -m tests.database coverage "$FUNCNET_COVERAGE" --check              # is the page still true?
-    python -m tests.database coverage "$FUNCNET_COVERAGE" --check --sample     # the same, after FUNCNET_TABLES=2
 
 A page is still true if it names the same entries and inputs and nothing failed: differences and times vary with the
 machine, and are those of the run that wrote it.
@@ -151,16 +150,12 @@ def table(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join([line(head), line(["---"] * len(head)), *map(line, rows)]) + "\n"
 
 
-def claims(text: str, sample: bool) -> list[str]:
-    """The names of a page and the counts behind them, its speed apart: what must not change unseen.
-
-    A sample holds whole entries of torch's databases, but not every row of our own tables: there only names count.
-    """
+def claims(text: str) -> list[str]:
+    """The names of a page and the counts behind them, its speed apart: what must not change unseen."""
     found = []
     for section in text.partition("## Speed")[0].split("\n## "):
         rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
-        named_only = sample and section.startswith(OWN)
-        found += [" ".join(row[: 1 + (row[1].isdigit() and not named_only)]) for row in rows]
+        found += [" ".join(row[: 1 + row[1].isdigit()]) for row in rows]
     return found
 
 
@@ -169,14 +164,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("folder", type=Path, help="where the tests left their results")
     parser.add_argument("--speed", type=Path, help="what scripts/benchmarks/layers.py --json wrote")
     parser.add_argument("--check", action="store_true", help="compare with docs/coverage.md instead of writing it")
-    parser.add_argument("--sample", action="store_true", help="with --check: the folder holds a sample of the entries")
     given = parser.parse_args(arguments)
     text = page(given.folder, given.speed)
     if not given.check:
         PAGE.write_text(text)
         return 0
-    now, then = claims(text, given.sample), claims(PAGE.read_text(), given.sample)
-    apart = sorted(set(now) - set(then) if given.sample else set(now) ^ set(then))
+    apart = sorted(set(claims(text)) ^ set(claims(PAGE.read_text())))
     if apart:
         print(f"docs/coverage.md is not what the tests found; write it anew. Different: {apart[:10]}")
     return 1 if apart else 0

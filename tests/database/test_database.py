@@ -22,7 +22,6 @@ def check(kind: str, result: modules.Result, dtype: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.table
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", sorted(modules.MODULES))
 def test_module(name, dtype):
@@ -30,14 +29,12 @@ def test_module(name, dtype):
 
 
 @pytest.mark.slow
-@pytest.mark.table
 @pytest.mark.parametrize("name", sorted(functions.FUNCTIONS))
 def test_function(name):
     check("function", functions.run(name, "float32"), "float32")
 
 
 @pytest.mark.slow
-@pytest.mark.table
 @pytest.mark.parametrize("name", sorted(refusals.KNOWN))
 def test_refusals(name):
     check("refusal", refusals.run(name), "float32")

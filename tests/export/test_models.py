@@ -81,7 +81,6 @@ def test_a_few_models_in_both_forms(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.table
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_every_model_in_both_forms(model, tmp_path):
     cases = exported(model, tmp_path)

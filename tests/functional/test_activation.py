@@ -200,7 +200,6 @@ OPTIONS = st.one_of(
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @torch_says
 @given(OPTIONS, st.lists(st.one_of(NUMBERS, st.floats(-50, 50, allow_subnormal=False)), min_size=6, max_size=6))
 def test_hypothesis_options(options, points):

@@ -109,7 +109,6 @@ def compared(name, size):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @torch_says
 @given(
     st.sampled_from(["adaptive_avg_pool2d", "adaptive_max_pool2d"]),

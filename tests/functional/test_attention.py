@@ -190,7 +190,6 @@ def cases(draw):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @torch_says
 @given(cases())
 def test_hypothesis_attention_is_torchs(case):

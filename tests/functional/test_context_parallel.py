@@ -115,7 +115,6 @@ def over_devices(count, how, block=None, **more):
     return attend
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", ["ring", "gather"])
 @pytest.mark.parametrize(("count", "block"), [(4, None), (8, 3)])
@@ -125,7 +124,6 @@ def test_over_devices(count, block, how, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @pytest.mark.parametrize("kind", ["keys", "segments", "causal"])
 @pytest.mark.parametrize("how", ["ring", "gather"])
 @pytest.mark.parametrize("count", [1, 2, 4, 8])
@@ -158,7 +156,6 @@ def test_blocks_need_less_memory_than_all_scores():
     assert size(block_size=128) < size() / 10
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("how", ["blocks", "ring", "gather"])
 def test_dropout_is_that_of_all_scores(how, is_causal):
@@ -174,6 +171,7 @@ def test_dropout_is_that_of_all_scores(how, is_causal):
     assert np.abs(plain - F.scaled_dot_product_attention(query, key, value, is_causal=is_causal)).max() > 0.1
 
 
+@pytest.mark.slow
 def test_the_gradient_with_dropout_is_that_of_all_scores():
     (query, key, value, change), _, _ = inputs(96, "none")
     loss = lambda attend: lambda *qkv: (attend(*qkv) * change).sum()
@@ -202,6 +200,7 @@ def test_a_query_without_keys_gets_zero_and_no_gradient():
         assert not np.any(gradient)
 
 
+@pytest.mark.slow
 def test_with_checked_variance_too():
     """`jax.shard_map` checks by default over which axes values vary."""
     (query, key, value, _), _, _ = inputs(32, "none")

@@ -128,7 +128,6 @@ def test_derivatives_forwards_and_of_derivatives_and_maps(name, groups):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @torch_says
 @given(data=st.data())
 def test_hypothesis_conv(data):

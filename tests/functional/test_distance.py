@@ -137,7 +137,6 @@ def both(name, number):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @torch_says
 @given(
     st.sampled_from([(name, i) for name, options in DISTANCES.items() for i in range(len(options))]),

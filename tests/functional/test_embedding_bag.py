@@ -170,7 +170,6 @@ def cases(draw):
 
 
 @slow
-@pytest.mark.sampled
 @torch_says
 @given(cases())
 def test_hypothesis_bags_are_torchs(case):

@@ -38,7 +38,6 @@ def test_half_precision_is_summed_in_float32():
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @torch_says
 @given(data=st.data())
 def test_hypothesis_fold(data):

@@ -227,7 +227,6 @@ def padded(scores, targets, frames, labels):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @torch_says
 @given(lists, both_lengths, st.integers(0, 5))
 def test_hypothesis_ctc_loss(targets, lengths, seed):

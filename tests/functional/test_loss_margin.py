@@ -132,7 +132,6 @@ def multilabel(x, target):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @torch_says
 @given(st.lists(st.lists(st.integers(-1, 3), min_size=4, max_size=4), min_size=3, max_size=3), st.integers(0, 3))
 def test_hypothesis_multilabel_margin_loss(lists, seed):

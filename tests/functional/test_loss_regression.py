@@ -209,7 +209,6 @@ def compared(number, reduction):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @torch_says
 @given(
     st.integers(0, len(LOSSES) - 1),

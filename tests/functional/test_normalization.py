@@ -207,7 +207,6 @@ def both(name, number):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @torch_says
 @given(
     st.sampled_from([(name, i) for name, options in NORMS.items() for i in range(len(options))]),

@@ -90,7 +90,6 @@ def test_taking_away_what_is_not_there(size, pad):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @torch_says
 @given(data=st.data())
 def test_hypothesis_pad(data):

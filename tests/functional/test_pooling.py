@@ -191,7 +191,6 @@ def test_vmap_is_the_loop(kernel):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @torch_says
 @given(
     st.sampled_from([(2, 7), (1, 10)]),
@@ -235,7 +234,6 @@ def averaged(name, *options):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @torch_says
 @given(
     st.sampled_from([(2, 5, 4), (1, 7, 3)]),

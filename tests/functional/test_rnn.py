@@ -118,7 +118,6 @@ def torch_packed(name, bidirectional, x, hx, params, lengths):
 
 
 @slow
-@pytest.mark.sampled
 @torch_says
 @given(
     name=st.sampled_from(sorted(GATES)),

@@ -75,7 +75,6 @@ def test_ids_out_of_range_are_refused_where_known():
 OUTSIDE = [-1, -7, 5, 1000, np.iinfo(np.int32).min, np.iinfo(np.int32).max]
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("options", [{}, {"max_norm": 1.0}, {"scale_grad_by_freq": True}, {"padding_idx": -1}], ids=str)
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 def test_under_jit_an_id_out_of_range_is_a_nan_row_without_gradient(dtype, options):

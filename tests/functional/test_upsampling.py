@@ -109,7 +109,6 @@ MODES += [("aa bilinear", 2), ("aa bicubic", 2), ("lanczos", 2)]
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @torch_says
 @given(data=st.data())
 def test_hypothesis_interpolate(data):

@@ -151,7 +151,6 @@ def test_affine_grid(shape, size, align_corners):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @torch_says
 @given(data=st.data())
 def test_hypothesis_grid_sample(data):

@@ -61,7 +61,6 @@ def fine_tuned(pretrained, folder, name):
     return folder / "m", file
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", BEFORE)
 def test_directories_of_the_release_before(pretrained, tmp_path, name):
     path, file = fine_tuned(pretrained, tmp_path, name)

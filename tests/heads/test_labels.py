@@ -38,6 +38,7 @@ def rows(count=48, empty=8):
     ]
 
 
+@pytest.mark.slow
 def test_it_learns_and_its_directory_answers(model, tmp_path, capsys):
     train, out = tmp_path / "train.csv", tmp_path / "out"
     lines = rows(empty=0)

@@ -40,6 +40,7 @@ def check(function, whole, batched, sizes="b"):
         same(program.call(whole, *rows), jitted(whole, *rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fields",
     [

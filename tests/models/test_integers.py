@@ -27,6 +27,7 @@ def quantized(kind, lengths=(8, 16)):
     return net, params, state, Int8Model(kind, INPUTS, tuple(OUTPUTS[kind]), nets)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["BertForPreTraining", "BertForQuestionAnswering", "BertForSequenceClassification", "BertModel"]
 )

@@ -169,7 +169,6 @@ def cases(draw):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @torch_says
 @given(cases())
 def test_hypothesis_every_combination_is_torchs(drawn):

@@ -68,7 +68,6 @@ def compiled(*options):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @torch_says
 @given(
     st.sampled_from([("BatchNorm1d", (4, 3)), ("BatchNorm1d", (2, 3, 5)), ("BatchNorm2d", (2, 3, 2, 1))]),

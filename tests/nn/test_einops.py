@@ -43,7 +43,6 @@ def both(name):
     return *made, np.random.default_rng(0).normal(size=shape).astype(np.float32)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", LAYERS)
 def test_values_and_gradients(name):
     theirs, layer, x = both(name)

@@ -32,9 +32,7 @@ def is_quick(row) -> bool:
 every_mode = pytest.mark.parametrize(
     ("row", "training"),
     [
-        pytest.param(
-            row, mode, marks=() if is_quick(row) else [pytest.mark.slow, pytest.mark.table], id=f"{row}-{mode}"
-        )
+        pytest.param(row, mode, marks=() if is_quick(row) else [pytest.mark.slow], id=f"{row}-{mode}")
         for row in TABLE
         for mode in row.modes
     ],
@@ -90,7 +88,6 @@ def same_as_torch(row, training, inputs, cotangents, found):
         near(tree.flatten(new_state)[name], theirs, tolerance, f"buffer {name}")
 
 
-@pytest.mark.table
 @every_mode
 def test_on_a_mesh_of_explicit_axes(row, training):
     """Outputs stay sharded over the batch; gradients of params are whole on every device."""
@@ -107,7 +104,6 @@ def test_on_a_mesh_of_explicit_axes(row, training):
     same_as_torch(row, training, inputs, cotangents, found)
 
 
-@pytest.mark.table
 @every_mode
 def test_exported_with_a_symbolic_batch(row, training):
     """One program, with its gradients, for every size of the batch."""

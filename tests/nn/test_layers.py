@@ -26,21 +26,16 @@ KEY = jax.random.key(0)
 ADDED = 1e-7  # where values are merely picked, gradients and statistics still add them up
 SECOND = 1e-9  # derivatives of derivatives, both sides in float64
 FIRST_ROWS = {str({row.kind: row for row in reversed(TABLE)}[row.kind]) for row in TABLE}
-MORE = (pytest.mark.slow, pytest.mark.table)  # the marks of all rows but the first of a kind
-
-
-def slow(test):
-    """Mark a test of which every row is slow."""
-    return pytest.mark.slow(pytest.mark.table(test))
 
 
 def rows(marked: bool) -> list:
-    return [pytest.param(row, marks=() if str(row) in FIRST_ROWS or not marked else MORE, id=str(row)) for row in TABLE]
+    slow = lambda row: marked and str(row) not in FIRST_ROWS
+    return [pytest.param(row, marks=pytest.mark.slow if slow(row) else (), id=str(row)) for row in TABLE]
 
 
 def modes() -> list:
     return [
-        pytest.param(row, mode, marks=() if str(row) in FIRST_ROWS else MORE, id=f"{row}-{mode}")
+        pytest.param(row, mode, marks=() if str(row) in FIRST_ROWS else pytest.mark.slow, id=f"{row}-{mode}")
         for row in TABLE
         for mode in row.modes
     ]
@@ -143,6 +138,7 @@ def filled(outputs, cotangents):
     return [jnp.asarray(next(rest), x.dtype) if is_float(x) else np.zeros(x.shape, jax.dtypes.float0) for x in outputs]
 
 
+@pytest.mark.every_row
 @every_mode
 def test_values_gradients_and_buffers(row, training):
     """Eager and compiled, against torch; state keeps its structure; the second call finds the first one's trace."""
@@ -187,7 +183,7 @@ def test_values_gradients_and_buffers(row, training):
     record("row", row.kind, "float32", place, max(found, default=0.0), (), os.environ.get("FUNCNET_COVERAGE"))
 
 
-@slow
+@pytest.mark.slow
 @every_mode
 def test_vmap_is_the_loop(row, training):
     net, params, state, inputs = given(row)
@@ -202,7 +198,7 @@ def test_vmap_is_the_loop(row, training):
             near(tree.flatten(states)[name][i], theirs, max(row.tolerance[0], ADDED), f"{name} {i}")
 
 
-@slow
+@pytest.mark.slow
 @every_mode
 @pytest.mark.parametrize("half", ["bfloat16", "float16"])
 def test_half_precision_in_and_out(row, training, half):
@@ -220,7 +216,7 @@ def test_half_precision_in_and_out(row, training, half):
         near(ours.astype(jnp.float32), theirs, row.roundings * float(jnp.finfo(half).eps), f"output {i}")
 
 
-@slow
+@pytest.mark.slow
 @every_mode
 def test_empty_batch(row, training):
     """torch's result, or refused where torch refuses it."""
@@ -241,7 +237,7 @@ def test_empty_batch(row, training):
         near(tree.flatten(new_state)[name], theirs, ADDED, name)
 
 
-@slow
+@pytest.mark.slow
 @every_mode
 def test_forward_mode_and_second_derivatives(row, training):
     """In float64. Forward mode is the transpose of reverse mode; a gradient's gradient is torch's, where it has one."""
@@ -312,7 +308,7 @@ def torch_second(row, training, inputs, cotangents, direction):
     return second[: len(floating)], dict(zip(names, second[len(floating) :], strict=True))
 
 
-@slow
+@pytest.mark.slow
 @every_mode
 def test_shard_map_over_the_batch(row, training):
     """Each device's share is torch's on that share; gradients of params are summed over the devices."""

@@ -43,7 +43,6 @@ FLOAT64 = (1e-12, "the same in float64")
 
 
 @pytest.mark.slow
-@pytest.mark.table
 @pytest.mark.parametrize("options", EVERY, ids=str)
 def test_every_combination_of_options(options):
     compare(*options, dtype=np.float64)

@@ -156,7 +156,6 @@ def cases(draw):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @torch_says
 @given(cases())
 def test_hypothesis_layers_are_torchs(case):

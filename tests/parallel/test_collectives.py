@@ -327,6 +327,7 @@ def test_data_parallelism_of_bert_sums_the_gradients():
     assert gradients <= sent <= gradients + SCALARS or gradients + table <= sent <= gradients + table + SCALARS
 
 
+@pytest.mark.slow
 def test_tensor_parallelism_of_bert_sums_hidden_states():
     """Megatron-LM's four sums per layer. XLA for CPU may sum the gradients of query, key and value one by one: six.
 

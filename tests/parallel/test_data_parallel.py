@@ -74,7 +74,6 @@ def assert_close(ours, theirs, tolerance=1e-5):
         )
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
 @pytest.mark.parametrize("rows", [1, 5, 16, 17])
 def test_outputs_and_gradients_are_those_of_torchs_data_parallel(nets, count, rows):
@@ -99,6 +98,7 @@ def test_outputs_and_gradients_are_those_of_torchs_data_parallel(nets, count, ro
     assert_close(after, dict(tree.flatten(state)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [8, 13])
 def test_training_keeps_the_statistics_of_the_first_replica(nets, rows):
     """Four steps of SGD with BatchNorm in training mode. The buffers of other replicas are lost, as in torch."""
@@ -159,6 +159,7 @@ def test_every_replica_drops_units_of_its_own_as_under_shard_map():
     np.testing.assert_array_equal(data_parallel(net, {}, {}, x, training=True, rng=placed)[0], output)
 
 
+@pytest.mark.slow
 def test_gradients_with_dropout_are_the_sum_of_those_of_the_replicas():
     net = nn.Sequential(nn.Linear(4, 32), nn.Dropout(0.5), nn.Linear(32, 2))
     params, state = net.init(jax.random.key(0))
@@ -176,6 +177,7 @@ def test_gradients_with_dropout_are_the_sum_of_those_of_the_replicas():
         np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_inside_jit_the_values_are_the_same(nets):
     """In float64: the gradient of a bias before BatchNorm is a sum that cancels, in float32 its rounding alone."""
     net, params, state, _ = nets
@@ -298,6 +300,7 @@ def test_wrong_arguments(nets):
     assert "in replica 1 of 2" in caught.value.__notes__
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_page_run(capsys):
     page = Path(__file__).parents[2] / "docs" / "parallel.md"
     blocks = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)

@@ -67,10 +67,11 @@ def test_there_are_20_factorizations():
 
 
 def marked(sizes):
-    marks = [] if sizes in QUICK else [pytest.mark.slow, pytest.mark.sampled]
+    marks = [] if sizes in QUICK else [pytest.mark.slow]
     return pytest.param(sizes, marks=marks, id="x".join(map(str, sizes)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [marked(sizes) for sizes in SIZES])
 def test_bert_trains_as_on_one_device(sizes, text, on_one_device):
     found, params, _ = bert_trained(sizes, text)
@@ -81,7 +82,6 @@ def test_bert_trains_as_on_one_device(sizes, text, on_one_device):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("sizes", "options"),
     [
@@ -128,7 +128,6 @@ def conv_trained(sizes):
     return trained(layout, net, objective, counts, optax.sgd(0.1, momentum=0.9), batches)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("sizes", [{"data": 8}, {"data": 4, "fsdp": 2}, {"data": 2, "fsdp": 4}, {"fsdp": 8}], ids=str)
 def test_convolutions_with_synchronised_batchnorm_train_as_on_one_device(sizes):
     found, expected = conv_trained(sizes), conv_trained({"data": 1})

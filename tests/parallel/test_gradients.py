@@ -73,10 +73,9 @@ def gradients(net, mesh, x, y):
 def marked(kind, shape, sizes):
     quick = (shape in SHAPES[:2] and sizes == (2, 2, 2)) or (kind is Vectors and shape == SHAPES[0])
     name = f"{kind.__name__}-{'x'.join(map(str, shape))}-{'x'.join(map(str, sizes))}"
-    return pytest.param(kind, shape, sizes, id=name, marks=[] if quick else [pytest.mark.slow, pytest.mark.table])
+    return pytest.param(kind, shape, sizes, id=name, marks=[] if quick else [pytest.mark.slow])
 
 
-@pytest.mark.table
 @pytest.mark.parametrize(
     ("kind", "shape", "sizes"),
     [marked(*row) for row in itertools.product([Vectors, Sequences, Images], SHAPES, SIZES)],

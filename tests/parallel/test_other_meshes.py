@@ -108,7 +108,6 @@ def alone(corpus, cache, tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @pytest.mark.parametrize("way", WAYS)
 def test_a_run_continues_on_other_meshes(way, corpus, cache, alone, tmp_path):
     out, stops = tmp_path / "run", []

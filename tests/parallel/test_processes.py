@@ -130,7 +130,6 @@ except ValueError as error:
 """
 
 
-@pytest.mark.table
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

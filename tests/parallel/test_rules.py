@@ -48,7 +48,7 @@ def gathered(text):
     return re.findall(r"= \w+\[([\d,]*)\]\S* all-gather", text)
 
 
-SLOW = [pytest.mark.slow, pytest.mark.sampled]
+SLOW = [pytest.mark.slow]
 
 
 @pytest.mark.parametrize("mesh", ["tensor=4,data=2", pytest.param("tensor=2,fsdp=2,context=2", marks=SLOW)])
@@ -59,6 +59,7 @@ def test_no_array_of_the_step_has_logits_of_the_whole_vocabulary(mesh):
     assert f"{WORDS // (4 if 'tensor=4' in mesh else 2)}" in text
 
 
+@pytest.mark.slow
 def test_with_fsdp_the_parameters_are_gathered_and_no_hidden_state():
     _, text = compiled("fsdp=8", net())
     shapes = [tuple(map(int, shape.split(","))) for shape in gathered(text) if shape]

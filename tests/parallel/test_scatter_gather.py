@@ -55,7 +55,6 @@ def assert_same(ours, theirs):
     assert ours == theirs
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("dim", [0, 1, -1, -2])
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 8])
 def test_chunks_are_those_of_torch(on_cpu, count, dim):

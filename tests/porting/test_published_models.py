@@ -19,7 +19,6 @@ def promotion():
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @pytest.mark.parametrize("name", MODELS)
 def test_the_port_equals_torchs_model(name, tmp_path):
     model = MODELS[name]

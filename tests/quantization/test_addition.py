@@ -66,7 +66,6 @@ def test_all_pairs_with_40_sets_of_parameters(dtype, kernel):
 
 
 @pytest.mark.slow
-@pytest.mark.table
 @pytest.mark.parametrize("dtype, kernel", CASES)
 def test_all_pairs_with_2000_sets_of_parameters(dtype, kernel):
     assert differences(dtype, kernel, 2000, seed=2) == 0

@@ -23,6 +23,7 @@ def pretrained():
     return net, params, state, {"input_ids": ids, "attention_mask": mask, "token_type_ids": ids % 2}
 
 
+@pytest.mark.slow
 def test_keyword_arguments_are_those_of_the_net(pretrained):
     net, params, state, inputs = pretrained
     arrays = tuple(inputs.values())

@@ -33,6 +33,7 @@ def folder(model, tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_every_net_gives_the_same_bytes_after_reading(model, folder):
     opened = open_int8(folder)
     assert (opened.kind, opened.inputs, opened.outputs) == (model.kind, model.inputs, model.outputs)

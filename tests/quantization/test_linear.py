@@ -65,7 +65,6 @@ def test_20_layers(per_channel, kernel):
 
 
 @pytest.mark.slow
-@pytest.mark.table
 @pytest.mark.parametrize("per_channel", [False, True], ids=["one scale", "a scale for each channel"])
 @pytest.mark.parametrize("kernel", ["reference", "xnnpack"])
 def test_400_layers(per_channel, kernel):

@@ -50,7 +50,6 @@ def test_every_pair_of_dtypes_with_60_sets_of_parameters(source, target, kernel)
 
 
 @pytest.mark.slow
-@pytest.mark.table
 @pytest.mark.parametrize("source, target, kernel", CASES)
 def test_every_pair_of_dtypes_with_2000_sets_of_parameters(source, target, kernel):
     assert differences(source, target, kernel, 2000, seed=2) == 0

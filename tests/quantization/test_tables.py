@@ -52,7 +52,6 @@ def test_all_values_with_60_sets_of_parameters(name, dtype):
 
 
 @pytest.mark.slow
-@pytest.mark.table
 @pytest.mark.parametrize("name, dtype", CASES)
 def test_all_values_with_2000_sets_of_parameters(name, dtype):
     assert differences(name, dtype, 2000, seed=2) == 0

@@ -49,7 +49,7 @@ def fine_tuned(pretrained, folder, name):
     return folder / "model", file, [item(example) for example in examples]
 
 
-@pytest.mark.table
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
 def test_the_answers_are_those_of_predict(pretrained, tmp_path, name):
     path, file, items = fine_tuned(pretrained, tmp_path, name)

@@ -53,10 +53,7 @@ def arguments(task, data, out, *more):
 
 @pytest.mark.parametrize(
     "task",
-    [
-        task if task == "classify" else pytest.param(task, marks=[pytest.mark.slow, pytest.mark.sampled])
-        for task in TASKS
-    ],
+    [task if task == "classify" else pytest.param(task, marks=pytest.mark.slow) for task in TASKS],
 )
 def test_objectives_return_sums(data, tmp_path, monkeypatch, task):
     """What `run_task` checks once for other tasks, which cost these two compilations in every run."""
@@ -93,7 +90,6 @@ def killed(task, data, out, cache, moments, *more):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @pytest.mark.parametrize("parallel", ["jit", "shard_map", "pmap"])
 @pytest.mark.parametrize("task", TASKS)
 def test_killed_three_times_a_run_ends_with_the_same_bits(data, tmp_path, task, parallel):

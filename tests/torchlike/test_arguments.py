@@ -12,7 +12,6 @@ from tests.database.convert import DTYPES
 ALL = [torch.bool, torch.uint8, torch.int8, torch.int32, torch.float16, torch.bfloat16, torch.float32, torch.complex64]
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("first", ALL)
 def test_common_dtype_is_torchs(first):
     for second in ALL:

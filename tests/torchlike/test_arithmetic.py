@@ -13,13 +13,11 @@ from .database import agrees, same
 X = np.array([-2.0, -1.0, -0.0, 0.0, 0.5, 1.0, 3.0])
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", ["abs", "clamp", "div"])
 def test_database(name):
     agrees(name)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("bounds", [(-1, 1), (None, 1.0), (0, None), (2, -2), (0.5, 0.5), (float("nan"), 1)])
 def test_clamp_at_its_bounds(bounds):
     same(lambda x: tl.clamp(x, *bounds), lambda x: torch.clamp(x, *bounds), X)
@@ -32,7 +30,6 @@ def test_clamp_with_arrays():
     same(lambda x, m: tl.clamp(x, max=m), lambda x, m: torch.clamp(x, max=m), X, high)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "bfloat16", "float16"])
 def test_clamp_keeps_or_widens_the_dtype(dtype):
     theirs = torch.arange(5).to(getattr(torch, dtype))
@@ -48,7 +45,6 @@ def test_abs_at_zero():
     np.testing.assert_array_equal(tl.abs(jnp.array([-3, 3])), [3, 3])
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("mode", ["trunc", "floor"])
 def test_division_of_integers(mode):
     top, bottom = np.array([-7, 7, -7, 7, 0]), np.array([2, 2, -2, -2, 3])

@@ -142,7 +142,6 @@ def split(arguments):
     return arrays, arguments[len(arrays) :]
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("jit", [False, True])
 def test_values_and_gradients(name, jit):
@@ -165,7 +164,6 @@ def test_values_and_gradients(name, jit):
             np.testing.assert_allclose(a, wanted, rtol=1e-12)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", ["Scaled", "Product", "Two", "Kept"])
 def test_second_derivatives(name):
     cls, arguments = CASES[name]
@@ -184,7 +182,6 @@ def test_second_derivatives(name):
             np.testing.assert_allclose(a, np.zeros(a.shape) if b is None else b, rtol=1e-10)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", ["Scaled", "Product", "Two"])
 def test_vmap(name):
     cls, arguments = CASES[name]

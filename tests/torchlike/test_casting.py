@@ -11,7 +11,6 @@ import funcnet.torchlike as tl
 X = [0.5, -1.5, 3.0]
 
 
-@pytest.mark.table
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [

@@ -10,7 +10,6 @@ import funcnet.torchlike as tl
 from .database import agrees, same
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", ["histc", "combinations", "cartesian_prod"])
 def test_database(name):
     agrees(name)

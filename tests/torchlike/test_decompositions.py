@@ -16,7 +16,6 @@ S = A @ A.swapaxes(-1, -2) + np.eye(3)
 
 
 @pytest.mark.slow
-@pytest.mark.table
 @pytest.mark.parametrize("name", ["qr", "lu", "lu_factor", "lu_factor_ex", "cholesky_ex"])
 def test_database(name):
     drop = ("check_errors", "pivot")  # the samples set `pivot` to its default
@@ -31,7 +30,6 @@ def test_qr_of_wide_and_tall_matrices():
     assert tl.linalg.qr(jnp.asarray(A[0].T), "complete").Q.shape == (4, 4)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("shape", [(3, 4), (4, 3), (3, 3)])
 def test_svd_with_all_vectors(shape):
     x = np.random.default_rng(1).normal(size=shape)
@@ -60,7 +58,6 @@ def test_eigenvectors_of_any_matrix():
     same(lambda x: abs(tl.linalg.eig(x).eigenvalues), lambda x: torch.linalg.eig(x).eigenvalues.abs(), weight)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("triangle", ["L", "U"])
 def test_eigh_reads_one_triangle(triangle):
     x = np.random.default_rng(4).normal(size=(2, 3, 3))

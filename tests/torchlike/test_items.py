@@ -36,7 +36,6 @@ def torchs(index):
     return torch.tensor(index) if isinstance(index, np.ndarray) else index
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("index", INDICES, ids=lambda index: str(index).replace("\n", ""))
 def test_items(index):
     """Reading; setting a number, an array of the whole shape, one with size 1 and one without its first dimension."""
@@ -57,7 +56,6 @@ def set_in_torch(index, x, value):
     return y
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("index", [MASK, WIDE, (ALL, WIDE[0]), (0, WIDE[0]), X > 30])
 def test_a_traced_mask(index):
     """The mask is an argument of the compiled function; the value has an entry for each True, or is one number."""

@@ -13,27 +13,23 @@ from .database import agrees, same
 X = np.array([[0.0, 0.0, 0.0], [1.0, -2.0, 2.0], [0.0, 3.0, -3.0]])
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", ["norm", "cross", "linalg.cross", "renorm"])
 def test_database(name):
     agrees(name, (lambda x, y, *, dim=-1: tl.cross(x, y, dim)) if name == "linalg.cross" else None)
 
 
 @pytest.mark.slow
-@pytest.mark.table
 def test_database_of_cdist():
     agrees("cdist")
 
 
 @pytest.mark.slow
-@pytest.mark.table
 def test_linalg_vector_norm_is_norm():
     agrees(
         "linalg.vector_norm", lambda x, ord=2, dim=None, keepdim=False, dtype=None: tl.norm(x, ord, dim, keepdim, dtype)
     )
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("p", [2, 1, 0, 3, 1.5, float("inf"), float("-inf")])
 def test_norm_at_zero_and_at_ties(p):
     same(lambda x: tl.norm(x, p, -1), lambda x: torch.norm(x, p, -1), X[1:] if p in (3, 1.5) else X)
@@ -47,7 +43,6 @@ def test_norm_of_matrices_and_dtypes():
     assert tl.norm(jnp.arange(4), dtype=jnp.float32) == np.float32(14**0.5)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("p", [2.0, 1.0, float("inf"), 0.5, 0.0, 3.0])
 def test_cdist_of_equal_rows(p):
     same(lambda x, y: tl.cdist(x, y, p), lambda x, y: torch.cdist(x, y, p), X, X[::-1].copy())

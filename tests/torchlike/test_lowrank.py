@@ -13,7 +13,6 @@ LOW = R.normal(size=(2, 7, 3)) @ R.normal(size=(2, 3, 5))
 KEY = jax.random.key(0)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("is_wide", [False, True])
 def test_svd_lowrank(is_wide):
     x = LOW.swapaxes(-1, -2).copy() if is_wide else LOW

@@ -14,13 +14,11 @@ NAMES = ["var", "std", "var_mean", "std_mean"]
 X = np.random.default_rng(0).normal(size=(3, 4, 2))
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", NAMES)
 def test_database(name):
     agrees(name)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.filterwarnings("ignore:.*degrees of freedom")
 def test_every_way_to_call(name):

@@ -12,7 +12,6 @@ KEY = jax.random.key(0)
 MANY = 40000
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", ["rand_like", "randn_like", "poisson"])
 def test_shape_and_dtype_are_those_of_the_input(name):
     for dtype, torchs in ((jnp.float32, torch.float32), (jnp.bfloat16, torch.bfloat16)):

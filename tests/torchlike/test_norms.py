@@ -15,13 +15,11 @@ LOW = A[0, :, :2] @ A[1, :2]
 
 
 @pytest.mark.slow
-@pytest.mark.table
 @pytest.mark.parametrize("name", ["norm", "matrix_norm", "matrix_rank"])
 def test_database(name):
     agrees(f"linalg.{name}", getattr(tl.linalg, name))
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("ord", ["fro", "nuc", 1, -1, 2, -2, float("inf"), float("-inf")])
 def test_matrix_norm(ord):
     for keepdim, dim in ((False, (-2, -1)), (True, (2, 0))):

@@ -12,7 +12,6 @@ from .database import agrees, same
 X = np.arange(24.0).reshape(2, 3, 4)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize(
     "name", ["diagonal_scatter", "index_reduce", "index_select", "put", "select_scatter", "slice_scatter"]
 )
@@ -29,7 +28,6 @@ def test_as_strided_scatter():
         np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("accumulate", [False, True])
 def test_index_put(accumulate):
     rows, columns = np.array([1, 0]), np.array([2, 1])

@@ -25,13 +25,11 @@ def compare(ours, theirs, *arrays, rtol=1e-9):
             np.testing.assert_allclose(got, torch.zeros_like(tensor) if one is None else one, rtol, 1e-12)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", ["atan2", "copysign", "xlogy"])
 def test_functions_of_two_arrays(name):
     compare(getattr(tl, name), getattr(torch, name), LEFT, RIGHT)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", ["angle", "i0"])
 def test_functions_of_one_array(name):
     compare(getattr(tl, name), getattr(torch, name), np.array(GRID))
@@ -78,7 +76,6 @@ def test_integers_become_floats():
     assert tl.angle(jnp.array([-1, 0])).dtype == jnp.float32
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", ["digamma", "i0", "angle"])
 def test_under_jit(name):
     with jax.enable_x64(True):

@@ -7,7 +7,6 @@ from torch.nn.modules.utils import _ntuple
 import funcnet.torchlike as tl
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("x", [3, 2.5, (1, 2), [1, 2, 3], "ab", None])
 def test_ntuple(x):
     assert tl.ntuple(x, 2) == _ntuple(2)(x)

@@ -13,13 +13,11 @@ TIES = np.array([[1.0, 3.0, 3.0, 2.0], [5.0, 5.0, 5.0, 0.0], [2.0, 1.0, 4.0, 3.0
 NAN = np.array([[1.0, np.nan, 3.0, np.nan], [2.0, 1.0, 5.0, 0.0]])
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", ["max", "min", "median", "mode"])
 def test_database(name):
     agrees(name)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", ["max", "min"])
 def test_ties_share_the_gradient_without_a_dim(name):
     ours, theirs = getattr(tl, name), getattr(torch, name)
@@ -30,7 +28,6 @@ def test_ties_share_the_gradient_without_a_dim(name):
         same(lambda x, k=keepdim: ours(x, -1, k), lambda x, k=keepdim: theirs(x, -1, k), TIES)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", ["max", "min", "median"])
 def test_nan_counts(name):
     for dim in ((), (0,), (1,)):
@@ -42,7 +39,6 @@ def test_nan_counts(name):
     assert jnp.isnan(getattr(tl, name)(long))
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("dtype", ["int32", "bfloat16", "uint8", "bool"])
 def test_dtypes(dtype):
     numbers = np.array([[1, 0, 1], [0, 0, 1]])

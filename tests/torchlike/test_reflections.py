@@ -14,7 +14,6 @@ TAU = np.random.default_rng(1).normal(size=(2, 3))
 
 
 @pytest.mark.slow
-@pytest.mark.table
 def test_database():
     agrees("linalg.householder_product", tl.linalg.householder_product)
     agrees("ormqr")
@@ -28,13 +27,11 @@ def test_geqrf():
             np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("count", [0, 2, 3])
 def test_householder_product(count):
     same(tl.linalg.householder_product, torch.linalg.householder_product, A, TAU[:, :count])
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize("left", [False, True])
 def test_ormqr(left, transpose):

@@ -15,7 +15,6 @@ PLACES = np.array([[0, 2, 1], [2, 2, 0]])
 NAMES = ["gather", "scatter", "scatter_add", "index_add", "index_copy", "index_fill"]
 
 
-@pytest.mark.table
 @pytest.mark.parametrize(
     "name",
     [*NAMES, "masked_fill", "masked_scatter", pytest.param("scatter_reduce", marks=pytest.mark.slow)],
@@ -24,7 +23,6 @@ def test_database(name):
     agrees(name)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("dim", [0, 1, -1])
 def test_an_index_that_is_smaller(dim):
     source = RANDOM.normal(size=(2, 3))  # torch has no gradient of a larger one
@@ -36,7 +34,6 @@ def test_an_index_that_is_smaller(dim):
     same(lambda x: tl.scatter(x, dim, jnp.asarray(PLACES), 2.5), lambda x: x.scatter(dim, torch.tensor(PLACES), 2.5), X)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("reduce", ["prod", "amax", "amin", "mean", "sum"])
 @pytest.mark.parametrize("include_self", [True, False])
 def test_scatter_reduce_with_ties_and_zeros(reduce, include_self):
@@ -55,7 +52,6 @@ def test_scatter_reduce_with_ties_and_zeros(reduce, include_self):
     )  # fmt: skip
 
 
-@pytest.mark.table
 @pytest.mark.filterwarnings("ignore:The reduce argument of torch.scatter")
 @pytest.mark.parametrize("reduce", ["add", "multiply"])
 def test_scatter_with_a_reduction(reduce):
@@ -86,7 +82,6 @@ def test_empty_indices():
     same(lambda x: tl.index_fill(x, 1, jnp.zeros(0, int), 5), lambda x: x.index_fill(1, torch.zeros(0).long(), 5), X)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("dtype", ["bfloat16", "int32"])
 def test_dtypes(dtype):
     x, index = jnp.arange(12).reshape(3, 4).astype(dtype), jnp.asarray(PLACES)

@@ -16,7 +16,6 @@ L = np.linalg.cholesky(S)
 
 
 @pytest.mark.slow
-@pytest.mark.table
 @pytest.mark.parametrize("name", ["solve", "solve_ex", "inv_ex", "solve_triangular", "lu_solve"])
 def test_database(name):
     ours = getattr(tl.linalg, name)
@@ -24,7 +23,6 @@ def test_database(name):
 
 
 @pytest.mark.slow
-@pytest.mark.table
 def test_database_of_older_names():
     for name in ("cholesky_solve", "cholesky_inverse", "triangular_solve"):
         agrees(name)
@@ -47,7 +45,6 @@ def test_info_of_singular_matrices():
     np.testing.assert_array_equal(tl.linalg.solve_ex(jnp.asarray(singular), jnp.ones((2, 2))).info, info)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("upper", [False, True])
 def test_triangular_matrices_and_factors(upper):
     for unit in (False, True):
@@ -61,7 +58,6 @@ def test_triangular_matrices_and_factors(upper):
     same(lambda f: tl.cholesky_inverse(f, upper), lambda f: torch.cholesky_inverse(f, upper), factor)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("adjoint", [False, True])
 @pytest.mark.parametrize("left", [False, True])
 def test_lu_solve(left, adjoint):
@@ -71,7 +67,6 @@ def test_lu_solve(left, adjoint):
          other)  # fmt: skip
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("driver", [None, "gels", "gelsd", "gelss", "gelsy"])
 def test_least_squares(driver):
     tall = np.concatenate([A, A[:, :2] + 1], axis=1)

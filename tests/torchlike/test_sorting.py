@@ -14,20 +14,17 @@ TIES = np.array([[1.0, 3.0, 3.0, 2.0, 1.0], [5.0, 5.0, 5.0, 0.0, -1.0]])
 NAN = np.array([1.0, np.nan, 3.0, -np.inf, np.inf, np.nan, 2.0])
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", ["topk", "kthvalue", "cummax", "cummin"])
 def test_database(name):
     agrees(name)
 
 
 @pytest.mark.slow
-@pytest.mark.table
 @pytest.mark.parametrize("name", ["sort", "searchsorted"])
 def test_long_database(name):
     agrees(name)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("descending", [False, True])
 def test_sort_is_stable(descending):
     for dim in (0, -1):
@@ -39,7 +36,6 @@ def test_sort_is_stable(descending):
     same(lambda x: tl.sort(x, 0, descending), lambda x: torch.sort(x, 0, descending), np.float64(2))
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("largest", [False, True])
 def test_topk(largest):
     x = np.random.default_rng(0).permutation(24).reshape(2, 3, 4)
@@ -58,7 +54,6 @@ def test_topk(largest):
     assert tl.topk(jnp.ones((2, 3), jnp.bfloat16), 0).values.shape == (2, 0)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", ["cummax", "cummin"])
 def test_running_extremes(name):
     ours, theirs = getattr(tl, name), getattr(torch, name)

@@ -14,13 +14,11 @@ X = np.random.default_rng(0).normal(size=(2, 50))
 WINDOW = torch.hann_window(12, dtype=torch.float64).numpy()
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", ["stft", "istft"])
 def test_database(name):
     agrees(name)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("pad_mode", ["reflect", "constant", "replicate", "circular"])
 @pytest.mark.parametrize(
     "settings", [{}, {"center": False}, {"normalized": True, "onesided": False}, {"hop_length": 5}]
@@ -61,7 +59,6 @@ def test_stft_as_speech_models_call_it():
     np.testing.assert_allclose(got, want, atol=2e-5)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("length", [None, 40, 50, 60])
 def test_istft(length):
     def call(library, real, imag, window):

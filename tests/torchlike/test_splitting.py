@@ -12,7 +12,6 @@ from .database import agrees, same
 X = np.arange(30.0).reshape(5, 6)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", ["chunk", "split", "tensor_split"])
 def test_database(name):
     agrees(name)
@@ -22,7 +21,6 @@ def test_split_with_sizes():
     agrees("split_with_sizes", tl.split)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("dim", [0, 1, -1])
 def test_every_number_of_parts(dim):
     for number in range(1, 8):

@@ -12,7 +12,6 @@ from .database import agrees, same
 X = np.random.default_rng(0).normal(size=(3, 4, 5))
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", ["aminmax", "logcumsumexp", "nanmedian"])
 def test_database(name):
     agrees(name)
@@ -42,7 +41,6 @@ def test_the_extremes_of_a_long_row_with_nan(dim):
             np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("order", [1, 2])
 def test_gradient(order):
     places = [np.array([0.0, 1.0, 3.0]), np.array([0.0, 0.5, 2.0, 4.0]), np.array([0.0, 1.0, 2.0, 4.0, 8.0])]
@@ -57,7 +55,6 @@ def test_gradient(order):
     )
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("dim", [0, 1, -1])
 def test_cumulative_trapezoid(dim):
     ours, theirs = (
@@ -74,7 +71,6 @@ def test_sum_to_size():
         same(lambda x, s=size: tl.sum_to_size(x, s), lambda x, s=size: x.sum_to_size(s), X)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("dim", [None, 0, 1])
 def test_unique_consecutive(dim):
     numbers = np.array([[1, 1, 2, 2], [1, 1, 2, 2], [3, 3, 2, 1]])

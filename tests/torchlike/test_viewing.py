@@ -23,7 +23,6 @@ VIEWS = {
 }
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
 def test_reads_and_writes(view):
     theirs = torch.tensor(X)
@@ -50,7 +49,6 @@ def test_a_value_that_broadcasts():
     np.testing.assert_allclose(got, theirs, rtol=1e-6)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32", "bool"])
 def test_the_dtype_stays(dtype):
     theirs = torch.zeros(3, dtype=getattr(torch, dtype))

@@ -17,7 +17,6 @@ OPTIONS = {
 }
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", tl.windows.__all__)
 def test_window(name):
     with jax.enable_x64(True):
@@ -36,7 +35,6 @@ def test_center_and_dtype():
     assert tl.windows.hann(4).dtype == jnp.float32
 
 
-@pytest.mark.table
 @pytest.mark.parametrize(
     ("name", "options"),
     [("hann", {"M": -1}), ("kaiser", {"M": 3, "beta": -1.0}), ("gaussian", {"M": 3, "std": 0.0}),

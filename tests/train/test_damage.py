@@ -86,6 +86,7 @@ def names_it(said, newest, name):
     return found and (found[1].startswith(f"{name.as_posix()} ") or name.name == "digests.json")
 
 
+@pytest.mark.slow
 def test_any_damage_to_any_file_makes_the_previous_checkpoint_count(saved):
     checkpoints, said = saved
     newest, cases = checkpoints.folder / "step-00000002", 0
@@ -117,7 +118,6 @@ def test_without_a_previous_checkpoint_the_run_starts_again(saved):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 def test_a_run_of_two_processes_goes_back_and_ends_with_the_same_bits(tmp_path):
     """First the newest checkpoint is damaged, and later all of them."""
     corpus, cache = command.write_corpus(tmp_path / "corpus"), tmp_path / "cache"

@@ -48,6 +48,7 @@ def timeless(rows):
     return [{name: value for name, value in row.items() if name not in CLOCK} for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("standard")
 def test_the_page_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -87,9 +88,7 @@ def test_the_page_runs(page, tmp_path, monkeypatch, capsys):
     "how",
     [
         {},
-        pytest.param(
-            {"devices": 8, "parallel": "shard_map", "accumulate": 2}, marks=[pytest.mark.slow, pytest.mark.sampled]
-        ),
+        pytest.param({"devices": 8, "parallel": "shard_map", "accumulate": 2}, marks=pytest.mark.slow),
     ],
     ids=["one device", "shard_map and accumulation"],
 )
@@ -387,6 +386,7 @@ def test_a_group_for_a_tied_or_a_frozen_parameter_says_its_other_name(tmp_path):
     assert "'wpe.weight' is frozen; the optimizer does not get it." in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_finished_run_can_be_trained_longer(tmp_path, capsys):
     x, labels = np.random.default_rng(0).normal(size=(16, 4)).astype(np.float32), np.arange(16, dtype=np.int32) % 3
 

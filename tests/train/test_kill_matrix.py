@@ -187,7 +187,6 @@ def cache(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_kill_in_any_phase_changes_no_bit(layout, corpus, cache, tmp_path):
     begun = time.monotonic()

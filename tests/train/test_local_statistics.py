@@ -92,7 +92,6 @@ def here(kind, buffers, accumulate):
     return net.state_dict(*jax.device_get((now.params, now.state))), norms
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("kind", ["pmap", "shard_map"])
 @pytest.mark.parametrize("buffers", ["first", "averaged"])
 @pytest.mark.parametrize("accumulate", [1, 2])

@@ -186,7 +186,6 @@ def test_metrics_are_read_while_the_next_step_runs():
     assert events == ["run", 1, "run", "run", 2, "run", 3, 4]
 
 
-@pytest.mark.table
 @pytest.mark.parametrize(
     ("kind", "devices", "log_every"),
     [("jit", 1, 1), ("jit", 8, 1), ("shard_map", 8, 1), ("pmap", 8, 1), ("jit", 1, 4), ("shard_map", 8, 6)],

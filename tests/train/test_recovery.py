@@ -79,7 +79,6 @@ def timeless(run):
     return [{name: value for name, value in row.items() if name not in clock} for row in run.rows]
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("kind", KINDS, ids=" ".join)
 def test_an_exploding_batch_rewinds_the_run_and_its_batches_are_left_out(tmp_path, kind, capsys):
     """The spike at step 34 comes from a gradient of step 33. The run goes back to step 20, at least ten steps earlier,
@@ -103,7 +102,7 @@ def test_an_exploding_batch_rewinds_the_run_and_its_batches_are_left_out(tmp_pat
     assert events(tmp_path / "without") == []
 
 
-@pytest.mark.table
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=" ".join)
 @pytest.mark.parametrize("crash", [36, 45, 62])
 def test_a_run_that_crashes_after_a_rewind_ends_with_the_same_bits(tmp_path, crash, kind):
@@ -119,7 +118,7 @@ def test_a_run_that_crashes_after_a_rewind_ends_with_the_same_bits(tmp_path, cra
     assert file_digest(tmp_path / "run" / model) == file_digest(tmp_path / "whole" / model)
 
 
-@pytest.mark.table
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", [2, 10])
 @pytest.mark.parametrize("moment", [22, 31, 33])
 def test_a_run_that_a_signal_stops_before_a_spike_goes_back_to_the_same_step(tmp_path, moment, keep):
@@ -143,7 +142,6 @@ def test_a_run_that_a_signal_stops_before_a_spike_goes_back_to_the_same_step(tmp
     assert file_digest(tmp_path / "run" / model) == file_digest(tmp_path / "whole" / model)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("kind", KINDS, ids=" ".join)
 def test_a_fault_can_be_replayed_to_the_bit(tmp_path, kind, capsys):
     batches = data({12: np.nan, 33: 1e3, 41: np.inf})
@@ -204,6 +202,7 @@ def test_bundles_are_limited(tmp_path):
     assert sum(row.get("skipped_steps", 0) for row in run.rows) == STEPS // 2
 
 
+@pytest.mark.slow
 def test_a_run_that_keeps_spiking_ends(tmp_path):
     faults = dict.fromkeys(range(40, 2000, 25), 1000.0)
     with pytest.raises(train.RunError, match=r"the loss has spiked more than 10 times; .* raise rewind_above\."):

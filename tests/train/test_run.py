@@ -58,7 +58,7 @@ def stopped_after(step):
 
 @pytest.mark.parametrize(
     "parallel",
-    ["shard_map", *(pytest.param(kind, marks=[pytest.mark.slow, pytest.mark.sampled]) for kind in ("jit", "pmap"))],
+    ["shard_map", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("jit", "pmap"))],
 )
 def test_stopped_and_resumed_a_run_ends_with_the_same_bits(tmp_path, capsys, parallel):
     assert run(tmp_path / "whole", devices=8, parallel=parallel) == 0
@@ -75,7 +75,6 @@ def test_stopped_and_resumed_a_run_ends_with_the_same_bits(tmp_path, capsys, par
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 def test_a_run_resumes_on_other_devices(tmp_path):
     """Under jit dropout and data do not depend on the devices: the losses are the same but for rounding."""
     assert run(tmp_path / "whole", devices=8) == 0
@@ -144,6 +143,7 @@ def test_wrong_devices_are_refused_before_anything_is_written(tmp_path):
         assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_devices_is_short_for_mesh(tmp_path):
     assert run(tmp_path / "short", devices=4, steps=3) == 0
     assert run(tmp_path / "long", mesh="data=4", steps=3) == 0

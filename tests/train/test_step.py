@@ -49,7 +49,6 @@ def assert_close(ours, theirs, tolerance):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max())
 
 
-@pytest.mark.table
 @pytest.mark.parametrize(("kind", "devices"), WAYS)
 def test_twenty_steps_agree_with_a_single_device(kind, devices):
     params, state, losses = reference()

@@ -88,6 +88,7 @@ def test_a_report_that_cannot_be_written_is_an_error(tmp_path):
         train.draw_report(tmp_path / "none" / "report.png", rows(), [train.Panel("", "", {"": "loss"})], title="")
 
 
+@pytest.mark.slow
 def test_a_second_process_finds_what_the_first_compiled(tmp_path):
     code = """
 import sys, jax, jax.numpy as jnp

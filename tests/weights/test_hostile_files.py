@@ -17,7 +17,6 @@ from tests.weights.hostile_files import CONTAINERS
 from tests.weights.hostile_pickles import MARK
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_it_is_refused_by_the_name_of_its_fault(name, tmp_path, monkeypatch):
     case = CONTAINERS[name]
@@ -34,6 +33,7 @@ def test_there_are_many():
     assert len(CONTAINERS) >= 60
 
 
+@pytest.mark.slow
 def test_memory_is_bounded(tmp_path):
     """All of them in one process that may take 256 MB beyond what Python and JAX have."""
     for number, case in enumerate(CONTAINERS.values()):

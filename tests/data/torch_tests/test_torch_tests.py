@@ -72,12 +72,12 @@ def every_test():
     return names
 
 
+@pytest.mark.slow
 def test_torchs_tests_of_datasets_collating_and_samplers():
     check(*run("test_dataloader.py", "-k", f"({QUICK}) and not shared_tensor and not splits_reproducibility"))
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_torchs_tests_of_the_data_loader(shard):
     names = [name for name in every_test() if reason(name) is None and "proper_exit" not in name]
@@ -85,7 +85,6 @@ def test_torchs_tests_of_the_data_loader(shard):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 def test_torchs_tests_of_a_proper_exit():
     """Errors and kills of loader and workers, with and without a reference to the iterator."""
     check(*run("test_dataloader.py", "-k", "test_proper_exit", slow=True))

@@ -13,7 +13,7 @@ from tests.export.models import FAST, MODELS, Model
 from tests.export.wasm import node
 
 TOLERANCE = 2e-6  # of the largest entry
-SLOW = [pytest.mark.slow, pytest.mark.table]
+SLOW = [pytest.mark.slow]
 CODE = 100_000
 
 

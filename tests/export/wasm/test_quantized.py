@@ -44,6 +44,7 @@ def test_a_convolutional_net(kernel, tmp_path):
     assert export.code_size < CODE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [pytest.param("reference", marks=SLOW), "xnnpack"])
 def test_a_tiny_bert(kernel, tmp_path):
     module, params, state, inputs = tiny()

@@ -89,6 +89,7 @@ def test_the_start_is_berts(sizes):
     assert not np.array_equal(different[0], different[1])
 
 
+@pytest.mark.slow
 def test_padding_row_gets_its_gradient_from_the_decoder_alone(model, start, batch):
     params, state = start
 

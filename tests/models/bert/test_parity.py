@@ -42,7 +42,6 @@ def gradients_of(theirs, batch, cotangents):
     return out[:2], {name: parameter.grad.numpy() for name, parameter in theirs.named_parameters()}
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", PRECISIONS)
 @pytest.mark.parametrize("scan", [False, True], ids=["loop", "scan"])
 def test_values_and_every_gradient(name, scan, batch, sizes):

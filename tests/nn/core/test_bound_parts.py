@@ -326,7 +326,6 @@ def outcome(net, x, training):
     return y.detach().numpy(), gradients, {name: buffer.numpy() for name, buffer in net.named_buffers()}
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
 @pytest.mark.parametrize("name", IDIOMS)
 def test_values_gradients_buffers_and_names_are_torchs(name, training):
@@ -431,7 +430,6 @@ def test_a_copy_of_a_net_refers_to_its_own_modules():
         with_lambda.apply(*with_lambda.init(KEY), X)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", ["lambdas", "partials_and_methods", "pairs_in_a_list", "sequential_of_children"])
 def test_remat_and_repeat_of_such_modules(name):
     net = IDIOMS[name](nn)

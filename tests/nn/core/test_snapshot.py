@@ -63,6 +63,7 @@ def test_a_new_jit_sees_a_change(change):
     np.testing.assert_array_equal(old(params, state, X)[0], before)  # as documented: a program stays what it is
 
 
+@pytest.mark.slow
 def test_a_new_jit_sees_a_new_module_where_the_old_one_lay():
     """A swapped-in module may get the very memory of the one it replaces."""
     net, kept = nn.Sequential(nn.Dropout(0.0)), []

@@ -88,7 +88,6 @@ def test_convolutions_biases_and_scores():
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @torch_says
 @given(st.data())
 def test_hypothesis_masks_are_torchs(data):

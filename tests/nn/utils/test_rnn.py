@@ -37,7 +37,6 @@ def same_packed(ours, theirs):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @torch_says
 @given(
     lengths=st.lists(st.integers(1, 5), min_size=1, max_size=6),

@@ -269,6 +269,7 @@ def real(key):
     return slice_of(read(package(name) / path), REAL[key][0])
 
 
+@pytest.mark.slow
 def unbound(text):
     """Names that a file reads and neither binds nor imports, by the syntax alone: no scopes."""
     nodes = list(ast.walk(ast.parse(text)))
@@ -281,7 +282,6 @@ def unbound(text):
     return {one.id for one in names if isinstance(one.ctx, ast.Load)} - bound - set(vars(builtins))
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("key", REAL, ids=lambda key: REAL[key][0])
 def test_real_packages(key):
     found = real(key)
@@ -303,6 +303,7 @@ def test_real_packages(key):
     assert all(not file.missing for file in found.files)
 
 
+@pytest.mark.slow
 def test_efficientnet_keeps_from_name_and_what_sets_defaults():
     result = texts(real("efficientnet-pytorch efficientnet_pytorch/model.py"))
     assert "def from_name" in result["model.py"] and "def set_swish" in result["model.py"]
@@ -313,6 +314,7 @@ def test_efficientnet_keeps_from_name_and_what_sets_defaults():
     assert result["utils.py"].startswith('"""utils.py')
 
 
+@pytest.mark.slow
 def test_whisper_goes_without_its_decoding():
     found = real("openai-whisper whisper/model.py")
     assert found.files[0].members_out == {"Whisper": ("detect_language", "transcribe", "decode")}
@@ -321,6 +323,7 @@ def test_whisper_goes_without_its_decoding():
     assert "from ." not in text
 
 
+@pytest.mark.slow
 def test_torchvision_goes_without_registries_and_reports():
     found = real("torchvision torchvision/models/swin_transformer.py")
     for text in texts(found).values():
@@ -332,6 +335,7 @@ def test_torchvision_goes_without_registries_and_reports():
     assert reasons["_swin_transformer"] == "loads weights"
 
 
+@pytest.mark.slow
 def test_mamba_and_vit_stay_as_they_are():
     for key in ("mambapy mambapy/mamba.py", "vit-pytorch vit_pytorch/vit.py"):
         for file in (found := real(key)).files:

@@ -202,6 +202,7 @@ def test_what_is_compiled_or_absent_is_outside(tmp_path):
     assert source.package.source("pkg.absent") is None
 
 
+@pytest.mark.slow
 def test_a_package_of_whisper():
     source = read(package("openai-whisper") / "whisper" / "model.py")
     assert source.module == "whisper.model"
@@ -214,6 +215,7 @@ def test_a_package_of_whisper():
     assert {text: qualified(source, find(source, text, -1)) for text in code} == code
 
 
+@pytest.mark.slow
 def test_an_alias_of_mamba():
     source = read(package("mambapy") / "mambapy" / "mamba.py")
     assert qualified(source, find(source, "pscan(deltaA, BX)").func) == "mambapy.pscan.PScan.apply"

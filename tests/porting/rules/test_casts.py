@@ -18,7 +18,6 @@ NAMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.table
 @pytest.mark.parametrize(("name", "form"), cases(NAMES))
 def test_samples_of_the_database(name, form):
     agree(name, form)
@@ -40,7 +39,6 @@ def ported(text: str):
         return eval(port_expression(text, facts)[0], {**ENVIRONMENT, **arrays})
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", NAMED)
 def test_every_dtype(name):
     wanted = {"int64": "int32"}.get(DTYPES[getattr(torch, name)], DTYPES[getattr(torch, name)])
@@ -71,7 +69,6 @@ def test_every_method():
 TYPES = ["Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool"]
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", TYPES)
 def test_types_of_tensors(name):
     wanted = DTYPES[X.type(f"torch.{name}Tensor").dtype].replace("int64", "int32")
@@ -103,7 +100,6 @@ CALLS = [
 ]  # fmt: skip
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("text", CALLS)
 def test_calls(text):
     assert check(text, TENSORS) is None
@@ -118,7 +114,6 @@ def test_targets_that_are_not_known():
     assert port_expression("x.to(d, t)", x)[0] == "x if t is None else x.astype(t)"
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("text", ["x.item()", "x.tolist()", "x.numpy()", "x.is_nonzero()"])
 def test_values_that_leave_jax(text):
     assert [one.level for one in port_expression(text, {"x": fact_of(X)})[1]] == ["eager only"]
@@ -127,7 +122,6 @@ def test_values_that_leave_jax(text):
 REGISTERED = ["x.backward()", "x.grad", "x.requires_grad", "x.register_hook(f)", "x.type()", "x.chalf()"]
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("text", REGISTERED)
 def test_what_is_registered(text):
     assert [one.level for one in port_expression(text, {"x": fact_of(X)})[1]] == ["blocks"]

@@ -17,7 +17,6 @@ NAMES = words(
 )
 
 
-@pytest.mark.table
 @pytest.mark.parametrize(("name", "form"), cases(NAMES))
 def test_samples_of_the_database(name, form):
     agree(name, form, EXCEPTIONS)
@@ -28,7 +27,6 @@ X = torch.tensor([-INF, -1.0, -0.0, 0.0, 0.5, 1.0, INF, NAN], dtype=torch.float6
 TENSORS = {"x": X, "y": X.flip(0), "m": X > 0, "i": torch.arange(-3, 5), "g": X[1:6].clone().requires_grad_()}
 
 
-@pytest.mark.table
 @pytest.mark.parametrize(
     "text",
     [

@@ -54,7 +54,6 @@ def is_covered(name: str) -> bool:
     return False
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("module", NAMES)
 def test_every_name_has_a_rule(module):
     missing = [name for name in NAMES[module] if not is_covered(name)]

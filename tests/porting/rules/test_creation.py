@@ -19,7 +19,6 @@ NAMES = [
 MANY = {"logspace": 60, "logspace/tensor_overload": 60}  # of 401 and 1201 samples, which differ in numbers only
 
 
-@pytest.mark.table
 @pytest.mark.parametrize(("name", "form"), cases(NAMES))
 def test_samples_of_the_database(name, form):
     agree(name, form, EXCEPTIONS, limit=MANY.get(name))
@@ -65,7 +64,6 @@ CALLS = [
 ]  # fmt: skip
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("text", CALLS)
 def test_calls(text):
     assert check(text, TENSORS) is None

@@ -30,14 +30,12 @@ WRITTEN = {
 }  # None: it is in the register
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("text", WRITTEN)
 def test_what_is_written(text):
     written, undecided = port_expression(text, {})
     assert (None if undecided else written) == WRITTEN[text]
 
 
-@pytest.mark.table
 @pytest.mark.parametrize(
     "text",
     [
@@ -61,7 +59,6 @@ def test_version_is_the_one_that_is_ported():
 WRAPPERS = ["jit.script", "jit.ignore", "jit.unused", "jit.export", "compile", "compiler.disable", "fx.wrap"]
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", WRAPPERS)
 def test_wrappers_return_what_they_are_given(name):
     assert port_expression(f"torch.{name}(f)", {})[0] == "f"

@@ -90,14 +90,12 @@ def tensors():
     }
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("text", DIRECT)
 def test_call(text, tensors):
     assert check_with(text, tensors) is None
 
 
 @pytest.mark.slow
-@pytest.mark.table
 @pytest.mark.parametrize(("name", "form"), cases(NAMES))
 def test_database(name, form):
     agree(name, form, EXCEPTIONS, REGISTERED)

@@ -27,7 +27,6 @@ NAMES = words("""
 """)  # fmt: skip
 
 
-@pytest.mark.table
 @pytest.mark.parametrize(("name", "form"), cases(NAMES))
 def test_samples_of_the_database(name, form):
     agree(name, form, EXCEPTIONS)
@@ -98,26 +97,22 @@ COMPLEXES = [
 ]  # fmt: skip
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("text", CORNERS)
 def test_corners_of_one_argument(text):
     assert check(text, {"a": ONE}) is None
     assert check(text, {"a": numbers(0.0, -1.0, 1.0)}) is None
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("text", PAIRS)
 def test_corners_of_two_arguments(text):
     assert check(text, ALL) is None
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("text", WHOLE)
 def test_integers_and_booleans(text):
     assert check(text, INTEGERS) is None
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("text", COMPLEXES)
 def test_complex_numbers(text):
     assert check(text, COMPLEX) is None

@@ -65,14 +65,12 @@ def _tensors() -> dict[str, torch.Tensor]:
     }
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("text", DIRECT)
 def test_call(text):
     names = compile(text, "", "eval").co_names
     assert check(text, {name: tensor for name, tensor in _tensors().items() if name in names}) is None
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("text", REGISTERED)
 def test_register_says_what_to_write(text):
     _, undecided = port_expression(text, {"x": Fact(frozenset({"tensor"}), "float32", (2, 3))})

@@ -18,7 +18,6 @@ NAMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.table
 @pytest.mark.parametrize(("name", "form"), cases(NAMES))
 def test_samples_of_the_database(name, form):
     agree(name, form, EXCEPTIONS)
@@ -52,7 +51,6 @@ CALLS = [
 ]  # fmt: skip
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("text", CALLS)
 def test_shapes_and_dtypes(text):
     assert check(text, TENSORS) is None
@@ -75,7 +73,6 @@ MOMENTS = {
 }  # fmt: skip
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("text", MOMENTS)
 def test_moments(text):
     zeros = torch.zeros(40000)

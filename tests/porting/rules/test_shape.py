@@ -76,14 +76,12 @@ DIRECT = (
 )  # fmt: skip
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("text", DIRECT)
 def test_call(text, tensors):
     assert check_with(text, tensors) is None
 
 
 @pytest.mark.slow
-@pytest.mark.table
 @pytest.mark.parametrize(("name", "form"), cases(NAMES))
 def test_database(name, form):
     agree(name, form, EXCEPTIONS)

@@ -56,14 +56,12 @@ def _tensors() -> dict[str, torch.Tensor]:
     return {**smooth, "z": torch.randn(3, 4, dtype=torch.complex128), "w": window}
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("text", DIRECT)
 def test_call(text):
     assert check_with(text, _tensors()) is None
 
 
 @pytest.mark.slow
-@pytest.mark.table
 @pytest.mark.parametrize(("name", "form"), cases(NAMES))
 def test_database(name, form):
     agree(name, form, EXCEPTIONS, [name] if name.startswith(tuple(f"special.{one}" for one in WITHOUT)) else [])

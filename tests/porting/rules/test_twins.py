@@ -14,14 +14,12 @@ NAMES = (
 )  # fmt: skip
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", NAMES)
 def test_samples_of_the_database(name, form):
     agree(name, form)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", REGISTERED)
 def test_what_is_registered(name):
     for form in FORMS:
@@ -82,7 +80,6 @@ CALLS = [
 ]  # fmt: skip
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("text", CALLS)
 def test_calls(text):
     assert check(text, {name: value for name, value in TENSORS.items() if name in text.replace("torch", "")}) is None

@@ -155,9 +155,10 @@ def test_places_count_characters_and_leave_out_parentheses():
 
 
 QUICK = ("efficientnet-pytorch", "hifi-gan", "openai-whisper")  # large packages take minutes
-SLOW = [pytest.mark.slow, pytest.mark.table]
+SLOW = [pytest.mark.slow]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(one, marks=[] if one in QUICK else SLOW) for one in PINS])
 def test_places_are_those_of_libcst(name):
     """Each place of an instrumented expression is the place of a node of libcst, over up to 40 files of the package."""

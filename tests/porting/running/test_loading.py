@@ -169,6 +169,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_a_real_package_gives_what_its_import_gives(name, monkeypatch):
     file, build, inputs = MODELS[name]
@@ -191,6 +192,7 @@ def test_a_real_package_gives_what_its_import_gives(name, monkeypatch):
     assert torch.equal(forward(loaded, model, args, kwargs), expected(*args))
 
 
+@pytest.mark.slow
 def test_a_package_that_cannot_be_imported_here():
     """torchvision's __init__.py needs its compiled extension, and easyocr's needs OpenCV; their models do not."""
     torchvision, easyocr = package("torchvision") / "torchvision", package("easyocr") / "easyocr"

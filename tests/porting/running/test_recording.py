@@ -140,6 +140,7 @@ def test_the_users_random_numbers_stay(net):
     assert torch.equal(torch.rand(4), expected)
 
 
+@pytest.mark.slow
 def test_the_backward_of_a_function_is_recorded(tmp_path):
     file = tmp_path / "net.py"
     file.write_text(
@@ -165,7 +166,6 @@ def test_the_backward_of_a_function_is_recorded(tmp_path):
     assert recording.model.weight.grad is None
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", MODELS)
 def test_a_recorded_model_computes_the_same(name):
     """Outputs are equal bit for bit, and the facts of `self.layer(x)` are what forward hooks see."""

@@ -39,7 +39,6 @@ EQUAL = {
 }  # fmt: skip
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", EQUAL)
 def test_equal(name, tmp_path):
     forward, init = EQUAL[name]

@@ -28,7 +28,6 @@ EQUAL = {
 }  # fmt: skip
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", EQUAL)
 def test_equal(name, tmp_path):
     source = module(f"{HEAD}{EQUAL[name]}\nreturn y", before=BEFORE)

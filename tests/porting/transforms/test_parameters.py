@@ -134,7 +134,6 @@ def _init_weights(self, m):
 """
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", VALUES)
 def test_initial_values(name, tmp_path):
     """The weights that the constructor leaves are torch's, by name, and the model computes the same."""

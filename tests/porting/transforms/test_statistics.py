@@ -27,7 +27,6 @@ EQUAL = {
 }
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", EQUAL)
 def test_equal(name, tmp_path):
     check(tmp_path, module(EQUAL[name], BUFFERS), "torch.randn(4, 3)")

@@ -48,7 +48,6 @@ def body(result, name):
     return result.text.split(f"def {name}(")[1].split("\ndef ")[0].split("\nclass ")[0]
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", NAMES)
 def test_values(modules, name):
     theirs, ours, result = modules
@@ -66,7 +65,6 @@ def _same(got, want):
         np.testing.assert_allclose(a, np.asarray(b), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", ["row_items", "transposed", "swept", "overlapping", "two_arguments"])
 def test_gradients(modules, name):
     theirs, ours, _ = modules
@@ -116,7 +114,6 @@ def test_ordinary_code_stays(modules):
     assert "out += x\n    return out" in body(result, "ordinary")
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("title", REFUSED)
 def test_refused(tmp_path, title):
     source, line = REFUSED[title]

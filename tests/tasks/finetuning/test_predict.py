@@ -47,7 +47,6 @@ def write(folder, tokenizer, architecture, labels=(), **options):
     return folder, theirs
 
 
-@pytest.mark.table
 @pytest.mark.parametrize("name", TASKS)
 def test_every_task_is_told_by_the_architecture(tokenizer, tmp_path, name):
     architecture, labels, item = TASKS[name]

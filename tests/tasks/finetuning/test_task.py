@@ -163,6 +163,7 @@ def test_a_new_head_is_named(model, tmp_path, capsys):
     assert "classifier.weight, classifier.bias" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_vocabulary_much_smaller_than_the_table_is_told_once(tmp_path, capsys):
     model, train = write_model(tmp_path / "model", all_texts(), vocab_size=600), write_task(tmp_path, "classify", 12)
     small = [*FAST[2:], "--split", "0.5", "--epochs", "1"]
@@ -229,6 +230,7 @@ def test_a_run_does_not_go_on_with_other_examples(model, tmp_path, capsys):
     assert f"got changed ones: {train} (digest of the training examples). Restore the files" in said
 
 
+@pytest.mark.slow
 def test_a_run_does_not_go_on_with_another_vocabulary(model, tmp_path, capsys):
     """Every row follows from it, and yet the files of examples are not to blame."""
     own, train, out = shutil.copytree(model, tmp_path / "model"), write_task(tmp_path, "classify", 12), tmp_path / "out"

@@ -48,7 +48,7 @@ def short(folder, *arguments, steps=4):
 @pytest.mark.parametrize(
     "net",
     [
-        pytest.param(small, marks=[pytest.mark.slow, pytest.mark.sampled]),
+        pytest.param(small, marks=pytest.mark.slow),
         pytest.param(resnet.resnet18, marks=pytest.mark.slow),
     ],
     ids=["small", "resnet18"],
@@ -163,6 +163,7 @@ def test_local_statistics_come_out_averaged(tmp_path):
     assert (weights.load(tmp_path / "run" / "model.safetensors")["1.num_batches_tracked"][()]) == 4
 
 
+@pytest.mark.slow
 def test_the_choice_of_local_statistics_is_recorded(tmp_path, capsys):
     """A resumed run cannot change it, and a run of a release without the choice has averaged statistics."""
     local = ("--devices", 8, "--parallel", "shard_map", "--local-statistics")

@@ -116,7 +116,6 @@ def test_sgd(reference, kind, devices):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @pytest.mark.parametrize("kind", ["jit", "shard_map", "pmap"])
 def test_adamw(reference, kind):
     """Losses agree. Parameters are only printed: for gradients near 0, the first steps of Adam amplify rounding."""
@@ -127,7 +126,6 @@ def test_adamw(reference, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 @pytest.mark.parametrize("devices", [8, 2, 1])
 def test_jit_with_dropout(reference, devices):
     net, params, state, optimizer, (values, trained) = reference(0.1, "sgd")

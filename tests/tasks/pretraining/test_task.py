@@ -51,7 +51,6 @@ def finished(corpus, tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 def test_lamb_runs_at_its_own_rates(corpus, tmp_path):
     more = ["--steps", 4, "--devices", 1, "--optimizer", "lamb", "--warmup", 0.5, "--learning-rate", 0.01]
     assert run_here("pretrain", "--out", tmp_path / "run", "--corpus", corpus, *SMALL, *more) == 0
@@ -187,7 +186,6 @@ def test_an_empty_list_of_files_is_not_the_default_corpus(tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 def test_a_given_cased_vocabulary(finished, corpus, tmp_path):
     transformers = pytest.importorskip("transformers")
     first, second = tmp_path / "first", tmp_path / "second"
@@ -226,7 +224,7 @@ def interrupt(monkeypatch, owner, name, *, when=lambda *args: True):
     [
         "training",
         *(
-            pytest.param(moment, marks=[pytest.mark.slow, pytest.mark.sampled])
+            pytest.param(moment, marks=pytest.mark.slow)
             for moment in ("preparing", "compiling", "evaluating", "saving")
         ),
     ],
@@ -351,7 +349,6 @@ def test_a_directory_that_cannot_be_written(tmp_path, capsys, corpus):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 def test_a_damaged_checkpoint_is_skipped(corpus, finished, tmp_path, monkeypatch, capsys):
     out = tmp_path / "out"
     often = ["--save-every", "3", "--evaluate-every", "3"]

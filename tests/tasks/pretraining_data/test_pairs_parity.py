@@ -91,7 +91,6 @@ def test_as_many_words_are_hidden_and_whole(lengths):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled
 def test_the_table_beside_googles_of_the_default_corpus(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [str(SCRIPT)])
     runpy.run_path(str(SCRIPT), run_name="__main__")

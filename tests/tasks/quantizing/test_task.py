@@ -90,6 +90,7 @@ def test_the_nets_are_litert_byte_for_byte(quantized, tmp_path, length):
     to_tflite(open_int8(quantized).nets[length], tmp_path / "model.tflite", ids, mask, np.zeros_like(ids))
 
 
+@pytest.mark.slow
 def test_predict_and_serving_read_it(folder, tuned, quantized):
     file = write_task(folder / "classify", "classify")
     real, integers = predict(tuned, file)[0], predict(quantized, file)[0]
@@ -109,6 +110,7 @@ def test_what_needs_real_numbers_refuses_it(quantized, tmp_path, capsys):
     assert "holds an int8 model" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_training_aware_of_the_rounding_goes_through_the_run(folder, tuned, tmp_path, capsys):
     out, small = tmp_path / "out", ["--steps", "4", "--batch-size", "8", "--length", "32", "--log-every", "1"]
     assert run_here("quantize", tuned, "--out", out, *small) == 0
@@ -160,6 +162,7 @@ def test_images(tmp_path):
     assert values["int8"]["bytes"] < 0.26 * values["float"]["bytes"]
 
 
+@pytest.mark.slow
 def test_a_hugging_face_directory_needs_texts(folder, tmp_path, capsys):
     texts = tmp_path / "texts.txt"
     texts.write_text("\n".join(all_texts()))
@@ -213,6 +216,7 @@ def test_data_that_have_changed_are_refused(folder, tuned, tmp_path, capsys):
         file.write_text(before)
 
 
+@pytest.mark.slow
 def test_the_run_is_only_read(tuned, tmp_path):
     record = read_json(tuned / "run.json")
     older = {**record, "facts": dict(list(record["facts"].items())[1:])}  # an older release recorded less
