@@ -65,25 +65,9 @@ def instance_norm(
     """
     where = "F.instance_norm"
     input = checks.floating(where, "input", input)
-    if input.ndim < 2:
-        raise ValueError(
-            f"{where}: input has too few dimensions; expected (batch, channel, *spatial), got {input.shape}."
-        )
     running_mean, running_var = (None if v is None else jnp.asarray(v) for v in (running_mean, running_var))
+    _check(where, input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     batch, channels, *spatial = input.shape
-    vectors = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
-    for name, vector in vectors.items():
-        checks.shape_of(where, name, vector, (channels,), "Pass one number per channel.")
-    if (running_mean is None) != (running_var is None):
-        raise ValueError(
-            f"{where}: one of the running statistics is missing; expected both running_mean and running_var or "
-            f"neither, got only {'running_var' if running_mean is None else 'running_mean'}."
-        )
-    if batch == 0 and not (weight is None and bias is None):
-        raise ValueError(
-            f"{where}: the batch is empty; expected a batch size of at least 1 if weight or bias is given, got shape "
-            f"{input.shape}. Skip the call if the batch is empty; torch also rejects an empty batch."
-        )
     if not use_input_stats:
         if running_mean is None:
             raise ValueError(
@@ -115,3 +99,22 @@ def instance_norm(
         return ((1 - rate) * old.astype(dtype) + rate * average).astype(old.dtype)
 
     return y, moved(running_mean, mean), moved(running_var, var * (count / max(count - 1, 1)))
+
+
+def _check(where: str, input: jax.Array, **vectors: jax.Array | None) -> None:
+    if input.ndim < 2:
+        raise ValueError(
+            f"{where}: input has too few dimensions; expected (batch, channel, *spatial), got {input.shape}."
+        )
+    for name, vector in vectors.items():
+        checks.shape_of(where, name, vector, input.shape[1:2], "Pass one number per channel.")
+    if (vectors["running_mean"] is None) != (vectors["running_var"] is None):
+        raise ValueError(
+            f"{where}: one of the running statistics is missing; expected both running_mean and running_var or "
+            f"neither, got only {'running_var' if vectors['running_mean'] is None else 'running_mean'}."
+        )
+    if input.shape[0] == 0 and not (vectors["weight"] is None and vectors["bias"] is None):
+        raise ValueError(
+            f"{where}: the batch is empty; expected a batch size of at least 1 if weight or bias is given, got shape "
+            f"{input.shape}. Skip the call if the batch is empty; torch also rejects an empty batch."
+        )

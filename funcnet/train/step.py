@@ -142,30 +142,48 @@ def make_step(
         loss = sum(share(terms["loss"], totals[term]) for term, terms in sums.items())
         grad_norm = optax.tree.norm(grads)
         is_finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
-        others: dict[str, Any] = {"grad_norm": grad_norm, "skipped": 1 - is_finite.astype(jnp.float32)}
-        if schedule is not None:
-            others["learning_rate"] = jnp.asarray(schedule(train_state.step - train_state.skipped))
+        others: dict[str, Any] = _learning_rate(schedule, train_state)
+        others |= {"grad_norm": grad_norm, "skipped": 1 - is_finite.astype(jnp.float32)}
         if nan_trace:
             others["trace"] = forward, backward.get(PROBES, {})
-        try:
-            updates, opt_state = optimizer.update(grads, train_state.opt_state, chosen)
-        except Exception:
-            check_optimizer_state(optimizer, train_state.opt_state, chosen)  # the usual cause of the error
-            raise
+        updates, opt_state = _updates(optimizer, grads, train_state.opt_state, chosen)
         moved = restore_unused(optax.apply_updates(chosen, updates), chosen, unused)
         ema = _averaged(train_state.ema, moved, state)
         params, extra, number = tree.merge(moved, frozen), train_state.extra, train_state.step + 1
         after = TrainState(params, state, opt_state, number, ema, extra, train_state.skipped)
         if update_extra is not None:
-            new = update_extra(after, means(sums, totals) | others)
-            own = jax.tree.map(lambda before, value: jnp.asarray(value, before.dtype), extra, new)
-            after = after.replace(extra=own)  # type: ignore[attr-defined]
+            after = _with_new_extra(after, update_extra(after, means(sums, totals) | others))
         after = _unless_skipped(is_finite, after, train_state)
-        if metrics_as == "sums":
-            return after, {"sums": sums, "counts": jax.tree.map(jnp.asarray, totals)} | others
-        return after, means(sums, totals) | others
+        return after, _reported(sums, totals, metrics_as) | others
 
     return step
+
+
+def _reported(sums: Any, totals: Any, metrics_as: str) -> dict[str, Any]:
+    if metrics_as == "means":
+        return means(sums, totals)
+    return {"sums": sums, "counts": jax.tree.map(jnp.asarray, totals)}
+
+
+def _learning_rate(schedule: optax.Schedule | None, train_state: TrainState) -> dict[str, jax.Array]:
+    if schedule is None:
+        return {}
+    return {"learning_rate": jnp.asarray(schedule(train_state.step - train_state.skipped))}
+
+
+def _updates(optimizer: optax.GradientTransformation, grads: Any, opt_state: Any, chosen: tree.Tree) -> tuple[Any, Any]:
+    """Return the updates of the optimizer and its new state."""
+    try:
+        return optimizer.update(grads, opt_state, chosen)
+    except Exception:
+        check_optimizer_state(optimizer, opt_state, chosen)  # the usual cause of the error
+        raise
+
+
+def _with_new_extra(train_state: TrainState, new: Any) -> TrainState:
+    """Replace `extra`, whose leaves keep their dtypes."""
+    own = jax.tree.map(lambda before, value: jnp.asarray(value, before.dtype), train_state.extra, new)
+    return train_state.replace(extra=own)  # type: ignore[attr-defined, no-any-return]
 
 
 def make_eval_step(

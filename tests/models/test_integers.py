@@ -50,6 +50,7 @@ def test_a_batch_is_its_rows_and_has_the_shapes_of_the_float_model(kind):
             assert np.abs(ours - theirs).max() < 0.2 * np.abs(theirs).max() + 0.02
 
 
+@pytest.mark.slow
 def test_masked_positions_and_missing_masks():
     _, _, _, model = quantized("BertForPreTraining", (16,))
     integers = IntegerModel(model)

@@ -42,6 +42,7 @@ def test_torchvisions_file_into_our_resnet(tmp_path, prefix):
         np.testing.assert_array_equal(ours[name], value.numpy())
 
 
+@pytest.mark.slow
 def test_a_head_of_another_size_starts_anew(tmp_path, started):
     net = make()
     weights.save(tmp_path / "net.safetensors", net.state_dict(*started))

@@ -185,6 +185,7 @@ def test_the_report_has_the_bytes_of_the_devices():
     assert any(line.startswith("bert.encoder.layer.*.attention.self.query.weight") for line in lines)
 
 
+@pytest.mark.slow
 def test_the_page_on_several_devices_runs():
     page = (Path(__file__).parents[2] / "docs" / "parallel.md").read_text("utf-8")
     for block in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):

@@ -13,6 +13,7 @@ from .database import agrees, same
 X = np.array([-2.0, -1.0, -0.0, 0.0, 0.5, 1.0, 3.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["abs", "clamp", "div"])
 def test_database(name):
     agrees(name)

@@ -10,6 +10,7 @@ import funcnet.torchlike as tl
 from .database import agrees, same
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["histc", "combinations", "cartesian_prod"])
 def test_database(name):
     agrees(name)

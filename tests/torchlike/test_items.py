@@ -106,6 +106,7 @@ PARTS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(PARTS, max_size=5).filter(lambda parts: sum(part is not None for part in parts) <= 3))
 def test_any_mixture(parts):

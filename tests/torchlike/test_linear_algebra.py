@@ -13,6 +13,7 @@ from .database import agrees, same
 X = np.array([[0.0, 0.0, 0.0], [1.0, -2.0, 2.0], [0.0, 3.0, -3.0]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["norm", "cross", "linalg.cross", "renorm"])
 def test_database(name):
     agrees(name, (lambda x, y, *, dim=-1: tl.cross(x, y, dim)) if name == "linalg.cross" else None)

@@ -14,6 +14,7 @@ NAMES = ["var", "std", "var_mean", "std_mean"]
 X = np.random.default_rng(0).normal(size=(3, 4, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_database(name):
     agrees(name)

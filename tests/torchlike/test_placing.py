@@ -12,6 +12,7 @@ from .database import agrees, same
 X = np.arange(24.0).reshape(2, 3, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["diagonal_scatter", "index_reduce", "index_select", "put", "select_scatter", "slice_scatter"]
 )

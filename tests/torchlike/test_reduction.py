@@ -13,6 +13,7 @@ TIES = np.array([[1.0, 3.0, 3.0, 2.0], [5.0, 5.0, 5.0, 0.0], [2.0, 1.0, 4.0, 3.0
 NAN = np.array([[1.0, np.nan, 3.0, np.nan], [2.0, 1.0, 5.0, 0.0]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["max", "min", "median", "mode"])
 def test_database(name):
     agrees(name)

@@ -13,6 +13,7 @@ X = np.arange(24.0).reshape(2, 1, 3, 4)
 OUTSIDE = {"as_strided": lambda *args, storage_offset=0, **kwargs: storage_offset == 10}  # a view of a larger storage
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["squeeze", "expand", "flatten", "unflatten", "unfold", "as_strided", "diag_embed", "view_as_complex"]
 )

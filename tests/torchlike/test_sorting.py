@@ -14,6 +14,7 @@ TIES = np.array([[1.0, 3.0, 3.0, 2.0, 1.0], [5.0, 5.0, 5.0, 0.0, -1.0]])
 NAN = np.array([1.0, np.nan, 3.0, -np.inf, np.inf, np.nan, 2.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["topk", "kthvalue", "cummax", "cummin"])
 def test_database(name):
     agrees(name)

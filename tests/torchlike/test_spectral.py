@@ -14,6 +14,7 @@ X = np.random.default_rng(0).normal(size=(2, 50))
 WINDOW = torch.hann_window(12, dtype=torch.float64).numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["stft", "istft"])
 def test_database(name):
     agrees(name)

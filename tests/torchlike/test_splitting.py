@@ -12,6 +12,7 @@ from .database import agrees, same
 X = np.arange(30.0).reshape(5, 6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["chunk", "split", "tensor_split"])
 def test_database(name):
     agrees(name)

@@ -12,6 +12,7 @@ from .database import agrees, same
 X = np.random.default_rng(0).normal(size=(3, 4, 5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["aminmax", "logcumsumexp", "nanmedian"])
 def test_database(name):
     agrees(name)

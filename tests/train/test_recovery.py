@@ -142,6 +142,7 @@ def test_a_run_that_a_signal_stops_before_a_spike_goes_back_to_the_same_step(tmp
     assert file_digest(tmp_path / "run" / model) == file_digest(tmp_path / "whole" / model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=" ".join)
 def test_a_fault_can_be_replayed_to_the_bit(tmp_path, kind, capsys):
     batches = data({12: np.nan, 33: 1e3, 41: np.inf})

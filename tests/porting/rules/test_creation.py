@@ -19,6 +19,7 @@ NAMES = [
 MANY = {"logspace": 60, "logspace/tensor_overload": 60}  # of 401 and 1201 samples, which differ in numbers only
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "form"), cases(NAMES))
 def test_samples_of_the_database(name, form):
     agree(name, form, EXCEPTIONS, limit=MANY.get(name))

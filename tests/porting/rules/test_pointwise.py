@@ -27,6 +27,7 @@ NAMES = words("""
 """)  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "form"), cases(NAMES))
 def test_samples_of_the_database(name, form):
     agree(name, form, EXCEPTIONS)

@@ -72,6 +72,7 @@ POOLED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pool", "layers"), first_of([("none", (-1, 0, 2)), ("mean", (-2,)), ("cls", (-1, 1)), ("max", (0,))], 2)
 )

@@ -237,6 +237,7 @@ def test_a_copy_that_fails_leaves_no_int8_model(tuned, tmp_path, monkeypatch):
     assert not is_int8(tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_the_size_of_a_model_in_torch_s_format(folder, tmp_path):
     copy, texts = tmp_path / "copy", tmp_path / "texts.txt"
     shutil.copytree(folder / "model", copy)
