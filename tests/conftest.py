@@ -10,6 +10,7 @@ import importlib.util
 import os
 import random
 import sys
+import threading
 import zlib
 from collections import defaultdict
 from pathlib import Path
@@ -42,6 +43,22 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_default_matmul_precision", "highest")
 jax.config.update("jax_traceback_in_locations_limit", 0)  # a tenth of the time of the tests went into line numbers
+if os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS") == "1":  # the many small programs of the gate
+    # JAX makes an MLIR context for every program that it lowers. One for each thread saves a third of the time, and two
+    # thirds of the memory. A program that is lowered while another one is being lowered still gets its own.
+    from jax._src.interpreters import mlir
+    from jaxlib.mlir import ir
+
+    make_context, own = mlir.make_ir_context, threading.local()
+
+    def _context_of_this_thread() -> ir.Context:
+        if ir.Context.current is not None:
+            return make_context()
+        if not hasattr(own, "context"):
+            own.context = make_context()
+        return own.context
+
+    mlir.make_ir_context = _context_of_this_thread
 assert len(jax.devices("cpu")) == 8, "a multi-device test never skips: 8 CPU devices must be there"
 
 HERE = Path(__file__).parent
