@@ -333,7 +333,8 @@ def _local_record(x: jax.Array, mask: jax.Array | None, dtype: Any) -> tuple[jax
         count = mask.sum(dtype=dtype)
         counted = lambda values: jnp.where(mask, values, 0)
     divisor = jnp.maximum(count, 1)
-    mean = counted(x).sum(axes) / divisor
+    # On a GPU, XLA would compute the mean several times, in different orders: the remainder of another rounding.
+    mean = lax.optimization_barrier(counted(x).sum(axes) / divisor)
     difference = counted(x - _spread(mean, x.ndim))
     rest = difference.sum(axes) / divisor
     squares = (difference * difference).sum(axes)

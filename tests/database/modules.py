@@ -46,9 +46,9 @@ def run(name: str, dtype: str, limit: int | None = None, modes: tuple[bool, ...]
     """All inputs of an entry in `dtype` ('float32' or 'float64')."""
     worst, count, failures = 0.0, 0, []
     rounding = ROUNDING
-    if name.startswith("Transformer"):  # one input is a draw of a few roundings; torch's worst draw is the measure
-        rounding = {dtype: max(NETWORK[dtype], torchs_worst(name, dtype, limit, modes))}
     with jax.enable_x64(dtype == "float64"):
+        if name.startswith("Transformer"):  # one input is a draw of a few roundings; torch's worst draw is the measure
+            rounding = {dtype: max(NETWORK[dtype], torchs_worst(name, dtype, limit, modes))}
         for training in modes:
             for number, sample in enumerate(inputs_of(name, getattr(torch, dtype), training)[:limit]):
                 count += 1

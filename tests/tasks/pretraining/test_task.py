@@ -232,7 +232,7 @@ def interrupt(monkeypatch, owner, name, *, when=lambda *args: True):
 def test_sigterm(moment, corpus, finished, tmp_path, monkeypatch, capsys):
     where = {
         "preparing": (phases_module, "prepare_data"),
-        "compiling": (run_module, "parallelize"),
+        "compiling": (trials_module, "parallelize"),
         "training": (trials_module.JsonLines, "write"),
         "evaluating": (task_module, "evaluate"),
         "saving": (Checkpoints, "_write"),
