@@ -94,8 +94,8 @@ def _databases() -> int:
     return passed
 
 
-def _runs() -> int:
-    return _tests("tests/train", "tests/parallel", "tests/cli", *_tasks_besides("pretraining_data", "quantizing"))
+def _tasks() -> int:
+    return _tests("tests/cli", *_tasks_besides("pretraining_data", "quantizing"))
 
 
 def _tasks_besides(*folders: str) -> list[str]:
@@ -175,9 +175,14 @@ AREAS = {
         lambda: _tests("tests/data", "tests/text", "tests/tasks/pretraining_data"),
     ),
     "runs": Area(
-        "whole runs: kills, processes, meshes",
-        "funcnet/train funcnet/parallel funcnet/tasks funcnet/cli funcnet/optim funcnet/data funcnet/heads",
-        _runs,
+        "whole runs: kills in every phase, processes, meshes",
+        "funcnet/train funcnet/parallel funcnet/optim funcnet/data",
+        lambda: _tests("tests/train", "tests/parallel"),
+    ),
+    "tasks": Area(
+        "every task and command: kills, interrupts, full runs",
+        "funcnet/tasks funcnet/cli funcnet/heads funcnet/train funcnet/files.py",
+        _tasks,
     ),
     "models": Area(
         "checkpoints, parity with published models, serving",
@@ -243,6 +248,7 @@ def main(arguments: list[str]) -> int:
         print("verify.sh: there are uncommitted changes, so what passes is not remembered", file=sys.stderr)
     memory = Path(_git("rev-parse", "--absolute-git-dir"), "verified", tree)
     lines, codes = [], []
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: in the background, shells ignore that
     for name in dict.fromkeys(chosen):
         done = memory / name
         if is_clean and done.exists() and not options.again:
