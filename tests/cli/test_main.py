@@ -2,7 +2,7 @@
 
 import random
 import signal
-import time
+import sys
 
 import numpy as np
 import pytest
@@ -10,19 +10,30 @@ import pytest
 from funcnet.heads.text import Classify
 from funcnet.tasks.finetuning import directory
 from funcnet.text import load_tokenizer
-from tests.processes import ended
+from tests import processes
 from tests.tasks import command
 from tests.tasks.small_bert import write_model
 
-START = 0.3  # seconds; before this, Python itself may still be starting
+COUNTING = """
+import signal, sys
+from funcnet.cli import main
+left = int(sys.argv.pop(1))
+def count(frame, event, _):
+    global left
+    if event == "call" and frame.f_globals.get("__name__", "").startswith("funcnet."):
+        left -= 1
+        if left == 0:
+            sys.setprofile(None)
+            signal.raise_signal(signal.SIGINT)
+sys.setprofile(count)
+main()
+"""
 
 
-def interrupted(arguments, after, cache):
-    """(exit code, output) of a command that gets SIGINT after some seconds, and again when it has not ended by then."""
-    process = command.start(*arguments, cache=cache)
-    time.sleep(after)
-    process.send_signal(signal.SIGINT)
-    return ended(process, timeout=60)[0]
+def interrupted(arguments, calls, cache):
+    """(exit code, output) of a command that gets SIGINT when that many functions of funcnet have been called."""
+    run = processes.start([sys.executable, "-c", COUNTING, calls, *arguments], cache)
+    return processes.ended(run)[0]
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +61,11 @@ def arguments(tmp_path_factory):
 @pytest.mark.parametrize("name", ["features", "predict", "pretrain", "build"])
 def test_an_interrupt_gives_one_line_and_130(arguments, tmp_path, name):
     made, folder = arguments
-    for after in [START, random.uniform(0.2, 8)]:
-        code, output = interrupted(made[name](), after, tmp_path)
-        if code == -signal.SIGINT and not output:  # Python itself had not started yet; shells show this as 130 too
-            continue
-        assert code == 130, (after, code, output)
-        assert "Traceback" not in output, (after, output)
+    draw = random.Random(name)
+    for calls in [2, 100, 1000, draw.randint(2000, 8000), draw.randint(8000, 40_000)]:
+        code, output = interrupted(made[name](), calls, tmp_path)
+        assert code == 128 + signal.SIGINT, (calls, code, output)
+        assert "Traceback" not in output, (calls, output)
         last = output.strip().split("\n")[-1]
-        assert "interrupted" in last or "Stopped" in last or "Continue" in last, (after, output)
+        assert "interrupted" in last or "Stopped" in last or "Continue" in last, (calls, output)
         assert not list(folder.glob(".*.part"))

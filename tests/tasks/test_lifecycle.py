@@ -1,11 +1,9 @@
-"""One lifecycle: every task, under jit, shard_map and pmap, killed three times, ends with the same bits.
-
-All of it takes most of an hour (`sh scripts/test.sh -n 2 -m slow tests/tasks/test_lifecycle.py`).
+"""One lifecycle: every task, killed three times, ends with the same bits. Pretraining is killed in all phases of a step
+and a save by `tests/train/test_kill_matrix.py`.
 """
 
-import random
+import itertools
 import signal
-import time
 
 import pytest
 
@@ -15,9 +13,11 @@ from funcnet.tasks.images.task import ImageTask
 from funcnet.tasks.pretraining.task import PretrainingTask
 from funcnet.tasks.quantizing.task import QuantizationTask
 from funcnet.train import trials
-from tests.processes import succeeded, wait_for
+from tests import processes
+from tests.processes import ended, succeeded
 from tests.tasks.command import SMALL, metrics, run_here, start, write_corpus
 from tests.tasks.small_bert import sentence, write_model, write_task
+from tests.train.kill_matrix import launcher, reached
 
 TASKS = ["pretrain", "train-images", "classify", "labels", "regress", "pairs", "tokens", "choice", "answer", "quantize"]
 FILES = ("model.safetensors", "eval.json", "config.json", "images.json", "finetuning.json", "int8.json")
@@ -74,32 +74,29 @@ def test_objectives_return_sums(data, tmp_path, monkeypatch, task):
     assert checked == [task]
 
 
-def ended(task, data, out, cache, *more):
-    succeeded(start(*arguments(task, data, out, *more), cache=cache), timeout=600)
-
-
-def killed(task, data, out, cache, moments, *more):
-    """Started or resumed, and killed a few lines of metrics later."""
+def killed(name, step, out, cache, *command):
+    """Started or resumed, and killed at a step in the phase whose name begins with `name`."""
     resume = ["--resume"] if (out / "run.json").exists() else []
-    process = start(*arguments(task, data, out, *more, *resume), cache=cache)
-    wanted = len(metrics(out)) + moments.randint(1, 3)
-    wait_for(lambda: len(metrics(out)) >= wanted, process)
-    time.sleep(moments.uniform(0, 0.3))
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    ((code, said),) = ended(processes.start([*launcher(name, step, out), *command, *resume], cache), timeout=600)
+    assert code == -signal.SIGKILL and reached(out).read_text() == str(step), said
+    reached(out).unlink()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parallel", ["jit", "shard_map", "pmap"])
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(
+    ("task", "parallel"), list(zip(TASKS, itertools.cycle(["jit", "shard_map", "pmap"]), strict=False))
+)
 def test_killed_three_times_a_run_ends_with_the_same_bits(data, tmp_path, task, parallel):
     devices = ("--devices", "8", "--parallel", parallel)
     whole, out, cache = tmp_path / "whole", tmp_path / "killed", tmp_path / "cache"
-    ended(task, data, whole, cache, *devices)
-    moments = random.Random(f"{task} {parallel}")
-    for _ in range(3):
-        killed(task, data, out, cache, moments, *devices)
-    ended(task, data, out, cache, *devices, "--resume")
+    succeeded(start(*arguments(task, data, whole, *devices), cache=cache), timeout=600)
+    steps = metrics(whole)[-1]["step"]
+    last = max(int(path.name.removeprefix("step-")) for path in (whole / "checkpoints").glob("step-*"))
+    command = arguments(task, data, out, *devices)
+    killed("step: given to the devices", steps // 3, out, cache, *command)
+    killed("step: half of the line", 2 * steps // 3, out, cache, *command)
+    killed("save: some files", last, out, cache, *command)
+    succeeded(start(*command, "--resume", cache=cache), timeout=600)
     assert metrics(out) == metrics(whole)
     for name in FILES:
         assert (out / name).exists() == (whole / name).exists()

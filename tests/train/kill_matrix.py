@@ -2,16 +2,18 @@
 
     python -m tests.train.kill_matrix PHASE STEP COMPLETE OUT -- pretrain --out OUT …
 
-runs `funcnet pretrain …` in a process that sends itself SIGKILL in the phase with the number PHASE (see `PHASES`), at
-step STEP, as soon as the checkpoint of step COMPLETE is on the disk. With PHASE -1, nothing is killed. The package has
-no hooks for this: functions are replaced here, where they are looked up. A name that no longer exists is an
-AttributeError. A phase that is never reached is noticed by the caller, because the process ends in another way.
+runs `funcnet pretrain …` (or `python -m tests.…`, if that comes after the --) in a process that sends itself SIGKILL in
+the phase with the number PHASE (see `PHASES`), at step STEP, as soon as the checkpoint of step COMPLETE is on the disk.
+With PHASE -1, nothing is killed. The package has no hooks for this: functions are replaced here, where they are looked
+up. A name that no longer exists is an AttributeError. A phase that is never reached is noticed by the caller, because
+the process ends in another way.
 """
 
 import dataclasses
 import importlib
 import json
 import os
+import runpy
 import signal
 import sys
 import threading
@@ -20,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["PHASES", "Phase", "reached"]
+__all__ = ["PHASES", "Phase", "launcher", "reached"]
 
 PATIENCE = 120  # seconds to wait for the checkpoint of step COMPLETE
 HEARTBEAT = 8  # seconds; the other process notices a dead one earlier than in a real run
@@ -393,6 +395,12 @@ PHASES = [
 ]
 
 
+def launcher(name: str, step: int, out: Path) -> list[Any]:
+    """Return the beginning of a command that runs what follows it, and kills it at `step`. `name` begins a phase's."""
+    (number,) = (number for number, phase in enumerate(PHASES) if phase.name.startswith(name))
+    return [sys.executable, "-m", "tests.train.kill_matrix", number, step, 0, out, "--"]
+
+
 def cache_all() -> None:
     """Put small programs into the cache on disk too: a process that starts again is ready in half of the time."""
     import jax
@@ -406,9 +414,13 @@ def _main(phase: str, step: str, complete: str, out: str, separator: str, *argum
     after("funcnet.train.compilation_cache", "enable", cache_all)
     if int(phase) >= 0:
         PHASES[int(phase)].arm(Killer(int(step), int(complete), Path(out)))
-    from funcnet.cli import main
+    if arguments[0].startswith("tests."):
+        sys.argv = list(arguments)
+        runpy.run_module(arguments[0], run_name="__main__")
+    else:
+        from funcnet.cli import main
 
-    main(list(arguments))
+        main(list(arguments))
 
 
 if __name__ == "__main__":

@@ -2,12 +2,8 @@
 
 import contextlib
 import json
-import os
-import random
 import signal
-import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -15,18 +11,9 @@ import pytest
 from funcnet import train
 from funcnet.files import read_json, write_json
 from funcnet.settings import compose
-from tests.processes import ended
+from tests.processes import ended, start, succeeded
 from tests.train.character_model import CharacterTask, Settings
-
-
-def started(folder, *arguments):
-    """Start the run in a separate process, which can be killed."""
-    command = [sys.executable, "-m", "tests.train.character_model", "--out", str(folder), *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
-def finished(folder, *arguments):
-    return ended(started(folder, *arguments))[0]
+from tests.train.kill_matrix import launcher, reached
 
 
 def run(folder, **values):
@@ -88,25 +75,19 @@ def test_a_run_resumes_on_other_devices(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("parallel", ["jit", "shard_map", "pmap"])
-def test_killed_at_three_random_moments_a_run_ends_with_the_same_bits(tmp_path, parallel):
-    flags = ("--devices", 8, "--parallel", parallel, "--steps", 40)
-    began = time.monotonic()
-    assert finished(tmp_path / "whole", *flags)[0] == 0
-    lasts = time.monotonic() - began
-    draw = random.Random(f"{parallel} of today")
-    for _ in range(3):
-        resume = ["--resume"] if (tmp_path / "cut" / "run.json").exists() else []
-        process = started(tmp_path / "cut", *flags, *resume)
-        try:
-            process.wait(draw.uniform(0.4, 0.9) * lasts)
-        except subprocess.TimeoutExpired:
-            os.kill(process.pid, signal.SIGKILL)
-        process.communicate()
-    resume = ["--resume"] if (tmp_path / "cut" / "run.json").exists() else []
-    code, said = finished(tmp_path / "cut", *flags, *resume)
-    assert code == 0, said
-    assert model(tmp_path / "cut") == model(tmp_path / "whole")
-    assert losses(tmp_path / "cut") == losses(tmp_path / "whole")
+def test_killed_three_times_a_run_ends_with_the_same_bits(tmp_path, parallel):
+    whole, out, cache = tmp_path / "whole", tmp_path / "cut", tmp_path / "cache"
+    flags = ["--devices", 8, "--parallel", parallel]
+    module = "tests.train.character_model"
+    succeeded(start([sys.executable, "-m", module, "--out", whole, *flags], cache))
+    for name, step in [("step: given to the devices", 3), ("step: half of the line", 7), ("save: some files", 10)]:
+        resume = ["--resume"] if (out / "run.json").exists() else []
+        ((code, said),) = ended(start([*launcher(name, step, out), module, "--out", out, *flags, *resume], cache))
+        assert code == -signal.SIGKILL and reached(out).read_text() == str(step), said
+        reached(out).unlink()
+    succeeded(start([sys.executable, "-m", module, "--out", out, *flags, "--resume"], cache))
+    assert model(out) == model(whole)
+    assert losses(out) == losses(whole)
 
 
 def test_the_model_learns(tmp_path):

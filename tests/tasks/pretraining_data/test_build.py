@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from xml.sax.saxutils import escape
 
 import numpy as np
@@ -92,36 +91,31 @@ def test_interrupted_in_any_step_and_gone_on_with(step, built, corpus, tmp_path)
 
 @pytest.mark.slow
 def test_ten_kills(corpus, built, tmp_path):
-    """SIGKILL at ten random moments, the workers left to themselves: the same bytes as in one piece."""
-    out, moments, met = tmp_path / "killed", random.Random(5), 0
+    """SIGKILL when progress is reported, the workers left to themselves: the same bytes as in one piece."""
+    out, draw, kills = tmp_path / "killed", random.Random(5), 0
     script = f"""
-import pathlib
+import os, pathlib, signal
 from funcnet.settings import compose
 from funcnet.tasks.pretraining_data import DataSettings, build, text_shards
+def progress(step, done, total):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
 text_shards.SHARD = 20_000
 settings = compose(DataSettings, corpus=(pathlib.Path({str(corpus)!r}),), seq_len=(32, 64), passes=2, vocab_size=300)
-build({str(out)!r}, settings, processes=2)
+build({str(out)!r}, settings, processes=2, progress=progress)
 """
-
-    def run():
-        return subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
-
-    def progress():
-        return len(list(out.rglob("*.arrow"))) if out.exists() else 0
-
-    while met < 10:
-        process, before, more = run(), progress(), moments.randint(0, 6)
-        while process.poll() is None and progress() < before + more:
-            time.sleep(0.002)
-        time.sleep(moments.uniform(0, 0.05 if more else 0.8))
-        process.send_signal(signal.SIGKILL)
-        code = process.wait()
+    run = lambda reports: subprocess.run([sys.executable, "-c", f"left = {reports}\n{script}"]).returncode
+    for _ in range(10):
+        code = run(draw.randint(1, 30))
         assert code in (0, -signal.SIGKILL)
-        met += code != 0
+        kills += code != 0
         if code == 0:  # it was done first: from the beginning again
             assert bytes_of(out) == bytes_of(built)
             shutil.rmtree(out)
-    assert run().wait() == 0 and bytes_of(out) == bytes_of(built)
+    assert kills >= 5
+    assert run(0) == 0 and bytes_of(out) == bytes_of(built)
 
 
 def test_what_is_damaged_is_made_again_and_nothing_else(built, corpus, tmp_path):
