@@ -28,6 +28,10 @@ os.environ["XLA_FLAGS"] = " ".join(
     ]
 )
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Variables, because the processes that tests start have them too.
+os.environ["JAX_NUMPY_DTYPE_PROMOTION"] = "strict"
+os.environ["JAX_DEFAULT_MATMUL_PRECISION"] = "highest"
+os.environ["JAX_TRACEBACK_IN_LOCATIONS_LIMIT"] = "0"  # a tenth of the time of the tests went into line numbers
 # torch's threads: the workers have the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1" if "PYTEST_XDIST_WORKER" in os.environ else str(os.cpu_count()))
 
@@ -40,9 +44,6 @@ hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, d
 hypothesis.settings.register_profile("random", deadline=None, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
-jax.config.update("jax_numpy_dtype_promotion", "strict")
-jax.config.update("jax_default_matmul_precision", "highest")
-jax.config.update("jax_traceback_in_locations_limit", 0)  # a tenth of the time of the tests went into line numbers
 if os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS") == "1":  # the many small programs of the gate
     # JAX makes an MLIR context for every program that it lowers. One for each thread saves a third of the time, and two
     # thirds of the memory. A program that is lowered while another one is being lowered still gets its own.

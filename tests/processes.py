@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ FUNCNET = [sys.executable, "-c", "from funcnet.cli import main; main()"]
 
 def environment(cache: Path) -> dict[str, str]:
     """The environment of a process that has a user's devices, not the tests' eight, and its caches in `cache`."""
-    inherited = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
-    return inherited | {"XDG_CACHE_HOME": str(cache), "JAX_PLATFORMS": "cpu", "PYTHONUNBUFFERED": "1"}
+    flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if "device_count" not in flag]
+    own = {"XLA_FLAGS": " ".join(flags), "XDG_CACHE_HOME": str(cache), "PYTHONUNBUFFERED": "1"}
+    return os.environ | own | {"JAX_PLATFORMS": "cpu"}
 
 
 def start(command: Sequence[Any], cache: Path) -> subprocess.Popen:
@@ -50,11 +52,13 @@ def joining(count: int) -> list[list[str]]:
 
 def ended(*processes: subprocess.Popen, timeout: float = 400) -> list[tuple[int, str]]:
     """[(exit code, output)] of each process. After `timeout` seconds, all are killed and the test fails."""
+    threads = ThreadPoolExecutor(len(processes))  # a process whose output nobody reads stops when the pipe is full
     try:
-        outputs = [process.communicate(timeout=timeout)[0] for process in processes]
+        outputs = list(threads.map(lambda process: process.communicate(timeout=timeout)[0], processes))
     finally:
         for process in processes:
             process.kill()
+        threads.shutdown()
     return [(process.returncode, output) for process, output in zip(processes, outputs, strict=True)]
 
 

@@ -13,9 +13,11 @@ independently of their layout. A checkpoint that was saved under one layout can 
 import contextlib
 import dataclasses
 import itertools
+import logging
 import shutil
+import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -333,9 +335,30 @@ def _checkpointer() -> ocp.Checkpointer:
     return ocp.Checkpointer(handler, multiprocessing_options=options)
 
 
+@contextlib.contextmanager
+def _one_message() -> Iterator[None]:
+    """If a write fails, drop the tracebacks that orbax and tensorstore print for each array; the error says enough."""
+    before, logger = sys.unraisablehook, logging.getLogger("absl")
+
+    def hook(event: Any) -> None:
+        if str(event.exc_value) != "Event loop is closed":
+            before(event)
+
+    def says_more(record: logging.LogRecord) -> bool:
+        return "_SignalingThread.run() raised" not in record.getMessage()
+
+    sys.unraisablehook = hook
+    logger.addFilter(says_more)
+    try:
+        yield
+    finally:
+        logger.removeFilter(says_more)
+    sys.unraisablehook = before  # not after a failure: tensorstore's threads print later
+
+
 def _write_arrays(path: Path, arrays: dict[str, Any]) -> None:
     stored = {name: array for name, array in arrays.items() if array.size}  # orbax refuses empty arrays
-    with _checkpointer() as writer:
+    with _one_message(), _checkpointer() as writer:
         writer.save(path, args=ocp.args.PyTreeSave(stored))
 
 

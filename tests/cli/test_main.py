@@ -21,7 +21,7 @@ left = int(sys.argv.pop(1))
 def count(frame, event, _):
     global left
     if event == "call" and frame.f_globals.get("__name__", "").startswith("funcnet."):
-        left -= 1
+        left -= signal.getsignal(signal.SIGINT) is not signal.default_int_handler  # the command has begun
         if left == 0:
             sys.setprofile(None)
             signal.raise_signal(signal.SIGINT)

@@ -108,6 +108,7 @@ def test_a_disk_that_is_full_for_one_process_is_named(corpus, cache, tmp_path):
     limited = ["bash", "-c", 'ulimit -f 200; exec "$@"', "bash", *second]
     (first, said), (second, reason) = ended(*(processes.start(run, cache) for run in (first, limited)))
     assert second == 2 and "process 1" in reason and "cannot write" in reason, reason
+    assert "Traceback" not in reason, reason
     assert first not in (0, None) and names_the_dead(said, 1), said
 
 

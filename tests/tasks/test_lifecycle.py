@@ -1,9 +1,8 @@
-"""One lifecycle: every task, killed three times, ends with the same bits. Pretraining is killed in all phases of a step
+"""One lifecycle: every task, killed in a save, ends with the same bits. Pretraining is killed in all phases of a step
 and a save by `tests/train/test_kill_matrix.py`.
 """
 
 import itertools
-import signal
 
 import pytest
 
@@ -13,13 +12,12 @@ from funcnet.tasks.images.task import ImageTask
 from funcnet.tasks.pretraining.task import PretrainingTask
 from funcnet.tasks.quantizing.task import QuantizationTask
 from funcnet.train import trials
-from tests import processes
-from tests.processes import ended, succeeded
-from tests.tasks.command import SMALL, metrics, run_here, start, write_corpus
+from tests.tasks.command import SMALL, metrics, run_here, write_corpus
 from tests.tasks.small_bert import sentence, write_model, write_task
-from tests.train.kill_matrix import launcher, reached
+from tests.train.kill_matrix import killed
 
 TASKS = ["pretrain", "train-images", "classify", "labels", "regress", "pairs", "tokens", "choice", "answer", "quantize"]
+QUICK = ("pretrain", "classify", "quantize")  # one of each kind; tests/tasks/images kills a smaller network
 FILES = ("model.safetensors", "eval.json", "config.json", "images.json", "finetuning.json", "int8.json")
 
 
@@ -35,7 +33,7 @@ def data(tmp_path_factory):
 def arguments(task, data, out, *more):
     folder, corpus = data
     if task == "pretrain":
-        small = [*SMALL, "--dropout", "0.1", "--steps", "24", "--save-every", "5", "--evaluate-every", "12"]
+        small = [*SMALL, "--dropout", "0.1", "--steps", "8", "--save-every", "3", "--evaluate-every", "5"]
         return ["pretrain", "--out", out, "--corpus", corpus, *small, *more]
     if task == "train-images":
         small = ["--steps", "6", "--batch-size", "16", "--log-every", "1", "--save-every", "2", "--evaluate-every", "6"]
@@ -44,10 +42,10 @@ def arguments(task, data, out, *more):
         tuned = folder / "tuned"
         if not tuned.exists():
             assert run_here(*arguments("classify", data, tuned)) == 0
-        small = ["--steps", "24", "--batch-size", "8", "--log-every", "1", "--save-every", "5", "--length", "32"]
+        small = ["--steps", "8", "--batch-size", "8", "--log-every", "1", "--save-every", "3", "--length", "32"]
         return ["quantize", tuned, "--out", out, *small, *more]
     train = write_task(folder / task, task)
-    small = ["--seq-len", "32", "--batch-size", "8", "--epochs", "6", "--split", "0.2", "--dropout", "0.1"]
+    small = ["--seq-len", "32", "--batch-size", "8", "--epochs", "2", "--split", "0.2", "--dropout", "0.1"]
     return ["finetune", task, "--model", folder / "model", "--train", train, "--out", out, *small, *more]
 
 
@@ -74,29 +72,20 @@ def test_objectives_return_sums(data, tmp_path, monkeypatch, task):
     assert checked == [task]
 
 
-def killed(name, step, out, cache, *command):
-    """Started or resumed, and killed at a step in the phase whose name begins with `name`."""
-    resume = ["--resume"] if (out / "run.json").exists() else []
-    ((code, said),) = ended(processes.start([*launcher(name, step, out), *command, *resume], cache), timeout=600)
-    assert code == -signal.SIGKILL and reached(out).read_text() == str(step), said
-    reached(out).unlink()
-
-
-@pytest.mark.slow
+@pytest.mark.every_row
 @pytest.mark.parametrize(
-    ("task", "parallel"), list(zip(TASKS, itertools.cycle(["jit", "shard_map", "pmap"]), strict=False))
+    ("task", "parallel"),
+    [
+        pytest.param(task, parallel, marks=[pytest.mark.slow] * (task not in QUICK))
+        for task, parallel in zip(TASKS, itertools.cycle(["jit", "shard_map", "pmap"]), strict=False)
+    ],
 )
-def test_killed_three_times_a_run_ends_with_the_same_bits(data, tmp_path, task, parallel):
-    devices = ("--devices", "8", "--parallel", parallel)
-    whole, out, cache = tmp_path / "whole", tmp_path / "killed", tmp_path / "cache"
-    succeeded(start(*arguments(task, data, whole, *devices), cache=cache), timeout=600)
-    steps = metrics(whole)[-1]["step"]
-    last = max(int(path.name.removeprefix("step-")) for path in (whole / "checkpoints").glob("step-*"))
-    command = arguments(task, data, out, *devices)
-    killed("step: given to the devices", steps // 3, out, cache, *command)
-    killed("step: half of the line", 2 * steps // 3, out, cache, *command)
-    killed("save: some files", last, out, cache, *command)
-    succeeded(start(*command, "--resume", cache=cache), timeout=600)
+def test_killed_and_resumed_a_run_ends_with_the_same_bits(data, tmp_path, task, parallel):
+    whole, out, flags = tmp_path / "whole", tmp_path / "killed", ("--devices", "8", "--parallel", parallel)
+    assert run_here(*arguments(task, data, whole, *flags)) == 0
+    steps, command = metrics(whole)[-1]["step"], arguments(task, data, out, *flags)
+    killed("save: some files", steps, out, tmp_path, *command)
+    assert run_here(*command, "--resume") == 0
     assert metrics(out) == metrics(whole)
     for name in FILES:
         assert (out / name).exists() == (whole / name).exists()

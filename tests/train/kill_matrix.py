@@ -22,7 +22,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["PHASES", "Phase", "launcher", "reached"]
+from tests import processes
+
+__all__ = ["PHASES", "Phase", "killed", "reached"]
 
 PATIENCE = 120  # seconds to wait for the checkpoint of step COMPLETE
 HEARTBEAT = 8  # seconds; the other process notices a dead one earlier than in a real run
@@ -395,10 +397,13 @@ PHASES = [
 ]
 
 
-def launcher(name: str, step: int, out: Path) -> list[Any]:
-    """Return the beginning of a command that runs what follows it, and kills it at `step`. `name` begins a phase's."""
-    (number,) = (number for number, phase in enumerate(PHASES) if phase.name.startswith(name))
-    return [sys.executable, "-m", "tests.train.kill_matrix", number, step, 0, out, "--"]
+def killed(phase: str, step: int, out: Path, cache: Path, *command: Any) -> None:
+    """Run a command in a process of its own, which is killed at `step` in the phase whose name begins with `phase`."""
+    (number,) = (number for number, known in enumerate(PHASES) if known.name.startswith(phase))
+    launcher = [sys.executable, "-m", "tests.train.kill_matrix", number, step, 0, out, "--"]
+    ((code, said),) = processes.ended(processes.start([*launcher, *command], cache))
+    assert code == -signal.SIGKILL and reached(out).read_text() == str(step), said
+    reached(out).unlink()
 
 
 def cache_all() -> None:

@@ -200,7 +200,8 @@ def test_a_full_disk_is_an_error_and_what_was_there_stays(tmp_path):
         checkpoints.wait()
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-        checkpoints.save({{"w": np.random.default_rng(0).normal(size=100_000)}}, 2, {{}})
+        many = np.random.default_rng(0).normal(size=(50, 10_000))
+        checkpoints.save({{f"w.{{i}}": array for i, array in enumerate(many)}}, 2, {{}})
         try:
             checkpoints.wait()
         except train.RunError as error:
@@ -210,7 +211,7 @@ def test_a_full_disk_is_an_error_and_what_was_there_stays(tmp_path):
     assert f"train.Checkpoints: cannot write {tmp_path}; expected a writable folder with free space" in result.stdout, (
         result.stderr
     )
-    assert result.stdout.count("\n") == 1, "one line"
+    assert result.stdout.count("\n") == 1 and not result.stderr, result.stderr
     assert names(tmp_path) == ["step-00000001"]
     assert train.Checkpoints(tmp_path).restore({"w": np.zeros(3)}).step == 1
 

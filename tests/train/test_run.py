@@ -3,7 +3,6 @@
 import contextlib
 import json
 import signal
-import sys
 
 import numpy as np
 import pytest
@@ -11,9 +10,8 @@ import pytest
 from funcnet import train
 from funcnet.files import read_json, write_json
 from funcnet.settings import compose
-from tests.processes import ended, start, succeeded
 from tests.train.character_model import CharacterTask, Settings
-from tests.train.kill_matrix import launcher, reached
+from tests.train.kill_matrix import killed
 
 
 def run(folder, **values):
@@ -43,21 +41,21 @@ def stopped_after(step):
         yield
 
 
-@pytest.mark.parametrize(
-    "parallel",
-    ["shard_map", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("jit", "pmap"))],
-)
-def test_stopped_and_resumed_a_run_ends_with_the_same_bits(tmp_path, capsys, parallel):
-    assert run(tmp_path / "whole", devices=8, parallel=parallel) == 0
+@pytest.mark.parametrize("parallel", ["jit", *(pytest.param(p, marks=pytest.mark.slow) for p in ("shard_map", "pmap"))])
+def test_killed_and_stopped_a_run_ends_with_the_same_bits(tmp_path, capsys, parallel):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    assert run(whole, devices=8, parallel=parallel) == 0
+    command = ["tests.train.character_model", "--out", cut, "--devices", 8, "--parallel", parallel]
+    killed("step: half of the line", 3, cut, tmp_path, *command)
     with stopped_after(5):
-        assert run(tmp_path / "cut", devices=8, parallel=parallel) == 143
-    assert not (tmp_path / "cut" / "model.safetensors").exists()
+        assert run(cut, devices=8, parallel=parallel, resume=True) == 143
+    assert not (cut / "model.safetensors").exists()
     assert "Continue with --resume (in Python: resume=True)." in capsys.readouterr().out
-    assert run(tmp_path / "cut", devices=8, parallel=parallel, resume=True) == 0
-    assert model(tmp_path / "cut") == model(tmp_path / "whole")
-    assert losses(tmp_path / "cut") == losses(tmp_path / "whole")
-    assert read_json(tmp_path / "cut" / "eval.json") == read_json(tmp_path / "whole" / "eval.json")
-    assert run(tmp_path / "cut", devices=8, parallel=parallel, resume=True) == 0
+    assert run(cut, devices=8, parallel=parallel, resume=True) == 0
+    assert model(cut) == model(whole)
+    assert losses(cut) == losses(whole)
+    assert read_json(cut / "eval.json") == read_json(whole / "eval.json")
+    assert run(cut, devices=8, parallel=parallel, resume=True) == 0
     assert "has finished; there is nothing left to do" in capsys.readouterr().out
 
 
@@ -71,23 +69,6 @@ def test_a_run_resumes_on_other_devices(tmp_path):
     (steps, ours), (same, theirs) = (zip(*losses(tmp_path / name), strict=True) for name in ("cut", "whole"))
     assert steps == same
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("parallel", ["jit", "shard_map", "pmap"])
-def test_killed_three_times_a_run_ends_with_the_same_bits(tmp_path, parallel):
-    whole, out, cache = tmp_path / "whole", tmp_path / "cut", tmp_path / "cache"
-    flags = ["--devices", 8, "--parallel", parallel]
-    module = "tests.train.character_model"
-    succeeded(start([sys.executable, "-m", module, "--out", whole, *flags], cache))
-    for name, step in [("step: given to the devices", 3), ("step: half of the line", 7), ("save: some files", 10)]:
-        resume = ["--resume"] if (out / "run.json").exists() else []
-        ((code, said),) = ended(start([*launcher(name, step, out), module, "--out", out, *flags, *resume], cache))
-        assert code == -signal.SIGKILL and reached(out).read_text() == str(step), said
-        reached(out).unlink()
-    succeeded(start([sys.executable, "-m", module, "--out", out, *flags, "--resume"], cache))
-    assert model(out) == model(whole)
-    assert losses(out) == losses(whole)
 
 
 def test_the_model_learns(tmp_path):

@@ -9,7 +9,7 @@ import optax
 import pytest
 from sklearn.datasets import load_digits
 
-from funcnet import nn, optim, train, tree, weights
+from funcnet import optim, train, tree, weights
 from funcnet.data import DataLoader
 from funcnet.models import resnet
 from funcnet.parallel import make_layout, parallelize
@@ -19,17 +19,11 @@ from funcnet.tasks.images.settings import ImageSettings
 from funcnet.tasks.images.task import ImageTask
 from funcnet.train import Context, Interruption, Precision, create, make_step
 from tests.tasks.command import run_here
-from tests.train.test_run import stopped_after
+from tests.tasks.images.small_network import small
+from tests.train.kill_matrix import killed
 
+COMMON = ("--batch-size", 32, "--learning-rate", 0.01, "--log-every", 1)
 WIDE = Precision(params="float64", compute="float64")
-
-
-def small(*args):
-    """A small ResNet: a stem, a residual block and a head."""
-    return nn.Sequential(
-        *(nn.Conv2d(1, 8, 3, stride=2, bias=False), nn.BatchNorm2d(8), nn.ReLU(), resnet.BasicBlock(8, 8)),
-        *(nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(), nn.Linear(8, 10)),
-    )
 
 
 @pytest.fixture(autouse=True)
@@ -40,8 +34,7 @@ def small_network(monkeypatch):
 
 
 def short(folder, *arguments, steps=4):
-    common = ("--steps", steps, "--batch-size", 32, "--learning-rate", 0.01, "--log-every", 1)
-    assert run_here("train-images", "--out", folder, *common, *arguments) == 0
+    assert run_here("train-images", "--out", folder, *COMMON, "--steps", steps, *arguments) == 0
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
@@ -105,18 +98,13 @@ def test_three_steps_of_a_resnet_on_eight_devices_are_those_of_one(kind):
         )
 
 
-def test_a_stopped_run_resumes_to_the_same_bytes(tmp_path, monkeypatch):
-    """A run that is stopped after two of four steps and resumed writes the same bytes as a run without a stop."""
-    whole = short(tmp_path / "whole", "--save-every", 2)
-
-    with stopped_after(2):
-        common = ("--steps", 4, "--batch-size", 32, "--learning-rate", 0.01, "--log-every", 1, "--save-every", 2)
-        assert run_here("train-images", "--out", tmp_path / "cut", *common) == 143
-    assert not (tmp_path / "cut" / "model.safetensors").exists()
-    resumed = short(tmp_path / "cut", "--save-every", 2, "--resume")
+def test_a_killed_run_resumes_to_the_same_bytes(tmp_path):
+    whole, cut = short(tmp_path / "whole", "--save-every", 2), tmp_path / "cut"
+    command = ["train-images", "--out", cut, *COMMON, "--steps", 4, "--save-every", 2]
+    killed("save: some files", 4, cut, tmp_path, "tests.tasks.images.small_network", *command)
+    resumed = short(cut, "--save-every", 2, "--resume")
     assert [row["loss"] for row in resumed] == [row["loss"] for row in whole]
-    cut, uncut = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("cut", "whole"))
-    assert cut == uncut
+    assert (cut / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
 
 
 @pytest.mark.slow
