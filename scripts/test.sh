@@ -7,6 +7,7 @@ set -- test "$@"
 . "$(dirname "$0")/environment.sh"
 shift
 cd "$root"
+export PYTHONDONTWRITEBYTECODE= # the processes that tests start would compile the package anew, each in seconds
 
 if [ $# -eq 0 ]; then
   ruff check .

@@ -119,7 +119,7 @@ def _the_same_numbers_in_every_order() -> None:
 
 @pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With FUNCNET_ROWS=N, run one in N of the rows of each parametrized test, and at least two.
+    """With FUNCNET_ROWS=N, run one in N of the rows of each parametrized test, and at least one.
 
     The rows with the smallest checksums of their names are chosen, so every commit and every machine tests the same
     ones. Tests with the mark `every_row` run whole.
@@ -131,7 +131,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             rows[item.nodeid.partition("[")[0]].append(item.nodeid)
     left = set()
     for names in rows.values():
-        left |= set(sorted(names, key=lambda name: zlib.crc32(name.encode()))[max(2, -(-len(names) // share)) :])
+        left |= set(sorted(names, key=lambda name: zlib.crc32(name.encode()))[-(-len(names) // share) :])
     if share > 1:
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left])
         items[:] = [item for item in items if item.nodeid not in left]

@@ -9,7 +9,6 @@ import pytest
 
 from tests.covered_by import COVERED_BY
 
-pytestmark = pytest.mark.every_row
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "funcnet"
 RANKS = {
@@ -51,9 +50,13 @@ def part_of(file: Path) -> str:
 
 def imports(file: Path) -> set[str]:
     """Every dotted name that the file imports, at any depth of its code."""
+    return imported(file, ast.parse(file.read_text(encoding="utf-8")))
+
+
+def imported(file: Path, code: ast.Module) -> set[str]:
     found = set()
     package = ("funcnet", *file.relative_to(PACKAGE).parts[:-1])
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in ast.walk(code):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -63,32 +66,44 @@ def imports(file: Path) -> set[str]:
     return found
 
 
-def parts_imported(file: Path) -> set[str]:
-    dotted = [name.split(".") for name in imports(file)]
+def parts(names: set[str]) -> set[str]:
+    """The parts of the house among dotted names."""
+    dotted = [name.split(".") for name in names]
     return {segments[1] for segments in dotted if segments[0] == "funcnet" and len(segments) > 1}
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(PACKAGE)))
-def test_the_import_law(file):
-    own = part_of(file)
-    if own == "__init__":
-        return
-    assert own in RANKS, f"{own}: a new part of the house needs a rank, here and in docs/architecture.md"
-    for other in parts_imported(file) - {own}:
-        assert other in RANKS, f"{file}: imports funcnet.{other}, which has no rank"
-        assert RANKS[other] < RANKS[own], f"{file}: {own} (rank {RANKS[own]}) imports {other} (rank {RANKS[other]})"
+@pytest.fixture(scope="module")
+def parsed() -> dict[str, ast.Module]:
+    """{path below the package: the file's code}."""
+    return {f.relative_to(PACKAGE).as_posix(): ast.parse(f.read_text(encoding="utf-8")) for f in FILES}
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(PACKAGE)))
-def test_oracles_are_not_dependencies(file):
-    allowed = {"sklearn"} if file == DIGITS else set()
-    assert not {name.split(".")[0] for name in imports(file)} & TESTS_ONLY - allowed
+@pytest.fixture(scope="module")
+def names(parsed) -> dict[Path, set[str]]:
+    """{file: every dotted name that it imports}."""
+    return {file: imported(file, code) for file, code in zip(FILES, parsed.values(), strict=True)}
 
 
-def test_text_and_data_do_not_know_each_other():
+def test_the_import_law(names):
+    for file in FILES:
+        own = part_of(file)
+        if own != "__init__":
+            assert own in RANKS, f"{own}: a new part of the house needs a rank, here and in docs/architecture.md"
+            for other in parts(names[file]) - {own}:
+                assert other in RANKS, f"{file}: imports funcnet.{other}, which has no rank"
+                assert RANKS[other] < RANKS[own], f"{file}: {own} ({RANKS[own]}) imports {other} ({RANKS[other]})"
+
+
+def test_oracles_are_not_dependencies(names):
+    for file in FILES:
+        allowed = {"sklearn"} if file == DIGITS else set()
+        assert not {name.split(".")[0] for name in names[file]} & TESTS_ONLY - allowed, file
+
+
+def test_text_and_data_do_not_know_each_other(names):
     """Equal ranks do not import each other; named, because one may wish to move them apart."""
     for own, other in (("text", "data"), ("data", "text"), ("models", "train"), ("train", "models")):
-        assert all(other not in parts_imported(file) for file in (PACKAGE / own).rglob("*.py"))
+        assert all(other not in parts(names[file]) for file in FILES if part_of(file) == own)
 
 
 def test_ranks_are_those_of_the_architecture_page():
@@ -102,21 +117,16 @@ def test_ranks_are_those_of_the_architecture_page():
 # ------------------------------------------------------------------------------------------------ files and functions
 
 
-def parsed() -> dict[str, ast.Module]:
-    """{path below the package: the file's code}."""
-    return {f.relative_to(PACKAGE).as_posix(): ast.parse(f.read_text(encoding="utf-8")) for f in FILES}
-
-
 def definitions(code: ast.AST, *kinds: type) -> list:
     return [node for node in ast.walk(code) if isinstance(node, kinds)]
 
 
-def test_no_file_and_no_function_is_too_long_and_no_folder_is_a_drawer():
+def test_no_file_and_no_function_is_too_long_and_no_folder_is_a_drawer(parsed):
     long = {str(f.relative_to(ROOT)): n for f in FILES if (n := len(f.read_text(encoding="utf-8").splitlines())) > 400}
     assert not long, f"past 400 lines there are two ideas in one file: {long}"
     functions = {
         f"{path}:{node.name}": lines
-        for path, code in parsed().items()
+        for path, code in parsed.items()
         for node in definitions(code, ast.FunctionDef)
         if (lines := length(node)) > LONG.get(f"{path}:{node.name}", 60)
     }
@@ -141,19 +151,19 @@ def length(function: ast.FunctionDef) -> int:
 LONG = {"functional/multi_head_attention.py:multi_head_attention_forward": 64, "train/fit.py:fit": 89}
 
 
-def test_every_module_says_what_is_public():
+def test_every_module_says_what_is_public(parsed):
     silent = [
         path
-        for path, code in parsed().items()
+        for path, code in parsed.items()
         if any(isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name[0] != "_" for node in code.body)
         and not any("__all__" in ast.unparse(node) for node in code.body if isinstance(node, ast.Assign))
     ]
     assert not silent
 
 
-def test_no_public_class_name_is_used_twice():
+def test_no_public_class_name_is_used_twice(parsed):
     homes: dict[str, list[str]] = {}
-    for path, code in parsed().items():
+    for path, code in parsed.items():
         for node in code.body:
             if isinstance(node, ast.ClassDef) and node.name[0] != "_":
                 homes.setdefault(node.name, []).append(path)
@@ -166,9 +176,9 @@ def test_no_public_class_name_is_used_twice():
 PUBLIC = {"_replace", "_asdict", "_make", "_exit", "_version", "_random_samples", "_EinmixMixin"}
 
 
-def test_no_module_reads_a_private_name_of_another():
+def test_no_module_reads_a_private_name_of_another(parsed):
     found = []
-    for path, code in parsed().items():
+    for path, code in parsed.items():
         both = definitions(code, ast.Import, ast.ImportFrom)
         modules = {alias.asname or alias.name for node in both for alias in node.names}
         found += [
@@ -182,10 +192,11 @@ def test_no_module_reads_a_private_name_of_another():
             for alias in node.names
             if is_private(alias.name)
         ]
+        attributes = definitions(code, ast.Attribute)
         own = {node.name for node in definitions(code, ast.FunctionDef, ast.ClassDef)}
-        own |= {node.attr for node in definitions(code, ast.Attribute) if isinstance(node.ctx, ast.Store)}
+        own |= {node.attr for node in attributes if isinstance(node.ctx, ast.Store)}
         own |= {node.id for node in definitions(code, ast.Name) if isinstance(node.ctx, ast.Store)}
-        read = {node.attr for node in definitions(code, ast.Attribute)}
+        read = {node.attr for node in attributes}
         found += [(path, name) for name in read - own if is_private(name)]
     assert not found
 
@@ -194,19 +205,19 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__") and name not in PUBLIC
 
 
-def test_no_file_imports_itself_through_others():
+def test_no_file_imports_itself_through_others(names):
     """Imports inside functions count: a circle that is hidden is a circle."""
-    names = {}
+    files = {}
     for file in FILES:
         parts = file.relative_to(ROOT).with_suffix("").parts
-        names[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+        files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
 
     def module_of(name: str) -> str | None:
-        while name and name not in names:
+        while name and name not in files:
             name = name.rpartition(".")[0]
         return name or None
 
-    graph = {name: {module_of(one) for one in imports(file)} - {name, None} for name, file in names.items()}
+    graph = {name: {module_of(one) for one in names[file]} - {name, None} for name, file in files.items()}
     for needed in graph.values():
         needed.discard("funcnet")  # `from funcnet import tree`: the package imports nothing until a name is asked for
     while leaves := [name for name, needed in graph.items() if not needed]:
@@ -238,4 +249,4 @@ def test_the_law_can_be_broken(tmp_path, monkeypatch):
     file = folder / "x.py"
     file.write_text("import funcnet.train.loop\nfrom funcnet import tasks\ndef f():\n    from ..models import bert\n")
     monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path)
-    assert parts_imported(file) == {"train", "tasks", "models"}
+    assert parts(imports(file)) == {"train", "tasks", "models"}

@@ -12,22 +12,18 @@ independently of their layout. A checkpoint that was saved under one layout can 
 
 import contextlib
 import dataclasses
-import itertools
-import logging
 import shutil
-import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import jax
-import numpy as np
-import orbax.checkpoint as ocp
 
 from funcnet.files import file_digest, read_json, sync, write_json
 from funcnet.parallel import Layout, first_decides, is_first, process_count, wait_for_all
 from funcnet.train.errors import RunError, cannot_write
+from funcnet.train.stored_arrays import array_kind, named_leaves, read_arrays, stored_kinds, write_arrays
 from funcnet.train.versions import versions
 
 __all__ = ["Checkpoints", "Restored", "resume"]
@@ -36,7 +32,6 @@ DIGESTS = "digests.json"
 ABOUT = "run.json"
 ARRAYS = "arrays"
 ADDED = ("skipped",)  # leaves that older releases did not save; they are zero
-_uses = itertools.count()  # number of each use of orbax, which makes the names of its barriers unique
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,7 +118,7 @@ class Checkpoints:
         self.wait()
         if step == self._last_step:
             return
-        arrays = _named(jax.tree.map(lambda leaf: leaf.copy(), state))  # the next step may donate the state
+        arrays = named_leaves(jax.tree.map(lambda leaf: leaf.copy(), state))  # the next step may donate the state
         record = {"step": step, **about, "metrics": dict(metrics or {}), "versions": versions()}
         self._writer = threading.Thread(target=self._write, args=(arrays, step, record), name="checkpoint")
         self._writer.start()
@@ -158,7 +153,7 @@ class Checkpoints:
                 _remove(target)  # a damaged checkpoint of this step that restore() skipped
                 target.mkdir()
             wait_for_all(f"{target}, before the arrays")
-            _write_arrays(target / ARRAYS, arrays)  # each process writes the parts that its devices have
+            write_arrays(target / ARRAYS, arrays)  # each process writes the parts that its devices have
             wait_for_all(f"{target}, after the arrays")
             if is_first():
                 write_json(target / ABOUT, record)
@@ -226,9 +221,9 @@ class Checkpoints:
             return None
         path = self.folder / name
         about: dict[str, Any] = read_json(path / ABOUT) or {}
-        stored = _stored_kinds(path / ARRAYS)
+        stored = stored_kinds(path / ARRAYS)
         _require_same(stored, template, path)
-        return Restored(_read_arrays(path / ARRAYS, template, shardings, stored), int(about["step"]), about)
+        return Restored(read_arrays(path / ARRAYS, template, shardings, stored), int(about["step"]), about)
 
     def newest(self) -> Path | None:
         """Wait for the current write, and return the folder of the newest complete checkpoint, or None."""
@@ -286,16 +281,11 @@ def resume(checkpoints: Checkpoints, start: Any, layout: Layout) -> Restored:
     return restored
 
 
-def _named(tree: Any) -> dict[str, Any]:
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
-
-
 def _require_same(stored: dict[str, str], template: Any, path: Path) -> None:
     """Refuse a checkpoint of another model or optimizer."""
-    expected = {name: _kind(leaf) for name, leaf in _named(template).items()}
+    expected = {name: array_kind(leaf) for name, leaf in named_leaves(template).items()}
     # orbax does not store empty arrays
-    absent = {name for name, leaf in _named(template).items() if 0 in leaf.shape or name in ADDED}
+    absent = {name for name, leaf in named_leaves(template).items() if 0 in leaf.shape or name in ADDED}
     differences = [f"{name} is missing" for name in expected if name not in stored and name not in absent]
     differences += [f"{name} is not expected" for name in stored if name not in expected]
     differences += [
@@ -309,79 +299,6 @@ def _require_same(stored: dict[str, str], template: Any, path: Path) -> None:
             f"train.Checkpoints.restore: {path} belongs to another run; expected the arrays of this model and "
             f"optimizer, got others: {', '.join(differences[:6])}{more}. Resume with the original configuration."
         )
-
-
-def _kind(array: Any) -> str:
-    return f"{np.dtype(array.dtype)}{list(array.shape)}"
-
-
-def _stored_kinds(path: Path) -> dict[str, str]:
-    with _checkpointer() as reader:
-        stored = reader.metadata(path)
-    stored = getattr(stored, "item_metadata", stored)
-    return {name: _kind(about) for name, about in getattr(stored, "tree", stored).items()}
-
-
-def _checkpointer() -> ocp.Checkpointer:
-    """Return an orbax checkpointer that synchronises processes through the coordinator. By default, orbax uses a
-    collective operation on the devices, which a thread must not start while a training step runs.
-    """
-    if process_count() == 1:
-        return ocp.Checkpointer(ocp.PyTreeCheckpointHandler())
-    options = ocp.options.MultiprocessingOptions(
-        active_processes=set(range(process_count())), barrier_sync_key_prefix=f"funcnet-{next(_uses)}"
-    )
-    handler = ocp.PyTreeCheckpointHandler(multiprocessing_options=options)
-    return ocp.Checkpointer(handler, multiprocessing_options=options)
-
-
-@contextlib.contextmanager
-def _one_message() -> Iterator[None]:
-    """If a write fails, drop the tracebacks that orbax and tensorstore print for each array; the error says enough."""
-    before, logger = sys.unraisablehook, logging.getLogger("absl")
-
-    def hook(event: Any) -> None:
-        if str(event.exc_value) != "Event loop is closed":
-            before(event)
-
-    def says_more(record: logging.LogRecord) -> bool:
-        return "_SignalingThread.run() raised" not in record.getMessage()
-
-    sys.unraisablehook = hook
-    logger.addFilter(says_more)
-    try:
-        yield
-    finally:
-        logger.removeFilter(says_more)
-    sys.unraisablehook = before  # not after a failure: tensorstore's threads print later
-
-
-def _write_arrays(path: Path, arrays: dict[str, Any]) -> None:
-    stored = {name: array for name, array in arrays.items() if array.size}  # orbax refuses empty arrays
-    with _one_message(), _checkpointer() as writer:
-        writer.save(path, args=ocp.args.PyTreeSave(stored))
-
-
-def _read_arrays(path: Path, template: Any, shardings: Any, stored: Iterable[str]) -> Any:
-    leaves = _named(template)
-    wanted = {name: leaf for name, leaf in leaves.items() if name in stored}
-    if shardings is None:
-        how = {name: ocp.RestoreArgs(restore_type=np.ndarray) for name in wanted}
-    else:
-        how = {name: ocp.ArrayRestoreArgs(sharding=to) for name, to in _named(shardings).items() if name in wanted}
-    with _checkpointer() as reader:
-        found = reader.restore(path, args=ocp.args.PyTreeRestore(item=wanted, restore_args=how))
-    arrays = {
-        name: found[name] if name in wanted else np.zeros(leaf.shape, leaf.dtype) for name, leaf in leaves.items()
-    }
-    state = jax.tree.unflatten(jax.tree.structure(template), list(arrays.values()))
-    return state if shardings is None else jax.tree.map(_placed, state, shardings)
-
-
-def _placed(array: Any, sharding: Any) -> jax.Array:
-    if isinstance(array, jax.Array) and array.sharding == sharding:
-        return array
-    return jax.make_array_from_callback(array.shape, sharding, lambda index: np.asarray(array)[index])
 
 
 def _digests(folder: Path) -> dict[str, str]:

@@ -1,5 +1,5 @@
-"""One lifecycle: every task, killed in a save, ends with the same bits. Pretraining is killed in all phases of a step
-and a save by `tests/train/test_kill_matrix.py`.
+"""One lifecycle: every task, killed in a save, ends with the same bits. The test files of the tasks kill smaller runs;
+`tests/train/test_kill_matrix.py` kills pretraining in all phases of a step and of a save.
 """
 
 import itertools
@@ -17,7 +17,6 @@ from tests.tasks.small_bert import sentence, write_model, write_task
 from tests.train.kill_matrix import killed
 
 TASKS = ["pretrain", "train-images", "classify", "labels", "regress", "pairs", "tokens", "choice", "answer", "quantize"]
-QUICK = ("pretrain", "classify", "quantize")  # one of each kind; tests/tasks/images kills a smaller network
 FILES = ("model.safetensors", "eval.json", "config.json", "images.json", "finetuning.json", "int8.json")
 
 
@@ -72,13 +71,9 @@ def test_objectives_return_sums(data, tmp_path, monkeypatch, task):
     assert checked == [task]
 
 
-@pytest.mark.every_row
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("task", "parallel"),
-    [
-        pytest.param(task, parallel, marks=[pytest.mark.slow] * (task not in QUICK))
-        for task, parallel in zip(TASKS, itertools.cycle(["jit", "shard_map", "pmap"]), strict=False)
-    ],
+    ("task", "parallel"), list(zip(TASKS, itertools.cycle(["jit", "shard_map", "pmap"]), strict=False))
 )
 def test_killed_and_resumed_a_run_ends_with_the_same_bits(data, tmp_path, task, parallel):
     whole, out, flags = tmp_path / "whole", tmp_path / "killed", ("--devices", "8", "--parallel", parallel)

@@ -286,7 +286,7 @@ def writing_arrays(killer: Killer) -> None:
 
         return wrapped
 
-    replace(CHECKPOINTS, "_write_arrays", make)
+    replace(CHECKPOINTS, "write_arrays", make)
 
 
 def before_the_record(killer: Killer) -> None:
@@ -353,7 +353,7 @@ def half_removed(killer: Killer) -> None:
 
 
 def restoring(killer: Killer) -> None:
-    before(CHECKPOINTS, "_read_arrays", lambda *_: killer.kill())
+    before(CHECKPOINTS, "read_arrays", lambda *_: killer.kill())
 
 
 def cutting_the_log(killer: Killer) -> None:

@@ -61,8 +61,8 @@ def test_a_save_returns_before_it_is_written_and_sees_the_state_as_it_was(tmp_pa
     import threading
 
     go = threading.Event()
-    write = module._write_arrays
-    monkeypatch.setattr(module, "_write_arrays", lambda *args: (go.wait(10), write(*args)))
+    write = module.write_arrays
+    monkeypatch.setattr(module, "write_arrays", lambda *args: (go.wait(10), write(*args)))
     state = {"w": np.zeros(3)}
     with train.Checkpoints(tmp_path) as checkpoints:
         checkpoints.save(state, 1, {})
@@ -174,7 +174,7 @@ def test_after_a_kill_during_a_write_the_previous_checkpoint_exists(tmp_path, ki
         checkpoints.save({{"w": np.zeros(3)}}, 1, {{}})
         checkpoints.wait()
         if {kills!r} == "before the arrays":
-            module._write_arrays = die
+            module.write_arrays = die
         elif {kills!r} == "before the digests":
             module._digests = die
         else:
@@ -219,7 +219,7 @@ def test_a_full_disk_is_an_error_and_what_was_there_stays(tmp_path):
 def test_a_step_whose_write_failed_is_written_again(tmp_path, monkeypatch):
     with train.Checkpoints(tmp_path) as checkpoints:
         with monkeypatch.context() as patch:
-            patch.setattr(module, "_write_arrays", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+            patch.setattr(module, "write_arrays", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
             checkpoints.save(state_at(1), 1, {})
             with pytest.raises(train.RunError, match="disk full"):
                 checkpoints.wait()

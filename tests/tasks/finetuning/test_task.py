@@ -3,6 +3,7 @@ elsewhere, runs stop and go on, and what is wrong is said."""
 
 import csv
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -25,10 +26,12 @@ from funcnet.train.run import NOT_RECORDED
 from funcnet.weights import load
 from tests.tasks.command import metrics, run_here
 from tests.tasks.small_bert import all_texts, sentence, write_model, write_task
+from tests.train.kill_matrix import killed
 
 slow = pytest.mark.slow
 TASKS = ["classify", "regress", "pairs", "tokens", "choice", "answer"]
 FAST = ["--learning-rate", "5e-3", "--batch-size", "8", "--seq-len", "32", "--devices", "1", "--buckets", "1"]
+VALIDATED = ["--epochs", "6", "--split", "0.2"]
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +84,18 @@ def classified(model, tmp_path_factory):
     """A finished run of `classify` with validation."""
     folder = tmp_path_factory.mktemp("classified")
     train = write_task(folder, "classify", 60)
-    assert finetune("classify", model, train, folder / "out", "--epochs", "6", "--split", "0.2") == 0
+    assert finetune("classify", model, train, folder / "out", *VALIDATED) == 0
     return folder / "out"
+
+
+def test_killed_and_resumed_it_has_the_same_bits(classified, model, tmp_path):
+    out, train = tmp_path / "out", classified.parent / "train.csv"
+    command = ["finetune", "classify", "--model", model, "--train", train, "--out", out, *FAST, *VALIDATED]
+    killed("end: half of the model file", 36, out, Path(os.environ["XDG_CACHE_HOME"]), *command)
+    assert run_here(*command, "--resume") == 0
+    assert metrics(out) == metrics(classified)
+    for name in ("model.safetensors", "eval.json"):
+        assert (out / name).read_bytes() == (classified / name).read_bytes()
 
 
 def test_new_lines_of_text(classified, tmp_path, capsys):

@@ -22,6 +22,9 @@ from funcnet.tasks.pretraining_data import DataSettings, prepare_data
 from funcnet.train import lock_run, open_run, record_facts
 from funcnet.train.checkpoints import Checkpoints
 from tests.tasks.command import SMALL, metrics, run_here, write_corpus
+from tests.train.kill_matrix import killed
+
+RUN = [*SMALL, "--steps", 12, "--devices", 1]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -42,9 +45,17 @@ def corpus(tmp_path_factory):
 def finished(corpus, tmp_path_factory):
     """The folder of a small run that has finished."""
     out = tmp_path_factory.mktemp("run") / "out"
-    code = run_here("pretrain", "--out", out, "--corpus", corpus, *SMALL, "--steps", 12, "--devices", 1)
-    assert code == 0
+    assert run_here("pretrain", "--out", out, "--corpus", corpus, *RUN) == 0
     return out
+
+
+def test_killed_and_resumed_it_has_the_same_bits(finished, corpus, tmp_path):
+    command = ["pretrain", "--out", tmp_path / "out", "--corpus", corpus, *RUN, "--save-every", 4]
+    killed("save: some files", 8, tmp_path / "out", Path(os.environ["XDG_CACHE_HOME"]), *command)
+    assert run_here(*command, "--resume") == 0
+    assert metrics(tmp_path / "out") == metrics(finished)
+    for name in ("model.safetensors", "eval.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (finished / name).read_bytes()
 
 
 # --------------------------------------------------------------------------------------------------- what it writes
