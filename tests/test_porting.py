@@ -270,6 +270,7 @@ def test_names_on_the_page_exist():
         functools.reduce(getattr, path[1:].split("."), roots[root])
 
 
+@pytest.mark.slow
 def test_the_page_has_every_name_that_model_files_use():
     """Of transformers, which is installed; `python -m tests.porting DIR` looks at the others too."""
     found, there = needed(model_files()), named(TEXT)

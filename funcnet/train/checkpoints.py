@@ -65,6 +65,7 @@ class Checkpoints:
 
     Example:
         >>> import tempfile
+        >>> import numpy as np
         >>> state = {"weight": np.arange(3.0)}
         >>> with tempfile.TemporaryDirectory() as folder, Checkpoints(folder) as checkpoints:
         ...     checkpoints.save(state, step=10, about={"seed": 0})
@@ -267,6 +268,7 @@ def resume(checkpoints: Checkpoints, start: Any, layout: Layout) -> Restored:
 
     Example:
         >>> import tempfile
+        >>> import numpy as np
         >>> from funcnet.parallel import make_layout
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     resume(Checkpoints(folder), {"weight": np.zeros(1)}, make_layout({"data": 1})).step

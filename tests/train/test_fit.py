@@ -112,10 +112,9 @@ def test_stopped_and_resumed_it_ends_with_the_same_bits(page, tmp_path, how):
         )  # fmt: skip
 
     whole = run("whole")
-    for step in (2, 7):
-        with stopped_after(step), pytest.raises(SystemExit) as stopped:
-            run("cut")
-        assert stopped.value.code == 128 + signal.SIGTERM
+    with stopped_after(7), pytest.raises(SystemExit) as stopped:
+        run("cut")
+    assert stopped.value.code == 128 + signal.SIGTERM
     cut = run("cut")
     assert [row["step"] for row in cut.rows] == [1, 4, 6, 8, 11]
     assert timeless(cut.rows) == timeless(whole.rows)

@@ -72,7 +72,7 @@ def test_a_run_resumes_on_other_devices(tmp_path):
 
 
 def test_the_model_learns(tmp_path):
-    assert run(tmp_path / "run", steps=60) == 0
+    assert run(tmp_path / "run", steps=30) == 0
     found = losses(tmp_path / "run")
     assert found[-1][1] < 0.6 * found[0][1]
     assert (tmp_path / "run" / "report.png").stat().st_size > 10_000

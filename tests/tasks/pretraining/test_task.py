@@ -230,16 +230,8 @@ def interrupt(monkeypatch, owner, name, *, when=lambda *args: True):
     return sent
 
 
-@pytest.mark.parametrize(
-    "moment",
-    [
-        "training",
-        *(
-            pytest.param(moment, marks=pytest.mark.slow)
-            for moment in ("preparing", "compiling", "evaluating", "saving")
-        ),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["preparing", "compiling", "training", "evaluating", "saving"])
 def test_sigterm(moment, corpus, finished, tmp_path, monkeypatch, capsys):
     where = {
         "preparing": (phases_module, "prepare_data"),
