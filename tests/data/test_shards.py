@@ -265,6 +265,7 @@ def write_sparse(folder, files, rows, row_bytes):
 linux = pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads /proc")
 
 
+@pytest.mark.slow
 @linux
 def test_memory_is_flat(tmp_path):
     """512 MB through a buffer of 16 MB."""

@@ -317,6 +317,7 @@ def rematerialised(jaxpr) -> bool:
     return "remat" in str(jaxpr) or "checkpoint" in str(jaxpr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scan", [False, True], ids=["loop", "scan"])
 def test_remat_changes_memory_and_nothing_else(scan):
     plain, again = nn.Repeat(Block(), 3, scan=scan), nn.Repeat(nn.remat(Block()), 3, scan=scan)

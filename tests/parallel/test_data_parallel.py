@@ -140,6 +140,7 @@ def test_training_keeps_the_statistics_of_the_first_replica(nets, rows):
     assert int(state["norm"]["num_batches_tracked"]) == 4
 
 
+@pytest.mark.slow
 def test_every_replica_drops_units_of_its_own_as_under_shard_map():
     net, key, x = nn.Dropout(0.5), jax.random.key(3), np.ones((16, 64), np.float32)
     output, _ = data_parallel(net, {}, {}, x, training=True, rng=key)
@@ -255,6 +256,7 @@ class Slow(nn.Module):
         return self.running[0][-1]
 
 
+@pytest.mark.slow
 def test_no_replica_waits_for_another():
     """All replicas have started before the first one has finished."""
     running = []

@@ -51,6 +51,7 @@ def gathered(text):
 SLOW = [pytest.mark.slow]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mesh", ["tensor=4,data=2", pytest.param("tensor=2,fsdp=2,context=2", marks=SLOW)])
 def test_no_array_of_the_step_has_logits_of_the_whole_vocabulary(mesh):
     """Neither a word table nor logits: the loss works on each device's part of the words."""

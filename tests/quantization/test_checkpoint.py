@@ -45,6 +45,7 @@ def test_every_net_gives_the_same_bytes_after_reading(model, folder):
         }
 
 
+@pytest.mark.slow
 def test_shorter_nets_share_the_weights(folder):
     *shorter, longest = open_int8(folder).nets.values()
     for net in shorter:

@@ -134,6 +134,7 @@ def test_a_model_of_single_texts_compares_no_pairs(pretrained, tmp_path):
         inference(path, "pairs", ahead=False)
 
 
+@pytest.mark.slow
 def test_the_command_tells_the_latency(pretrained, tmp_path, capsys):
     texts, out = tmp_path / "texts.txt", tmp_path / "latency.json"
     texts.write_text("the soup was [MASK]\n\nno mask here\nwas it [MASK] or [MASK]?\n")

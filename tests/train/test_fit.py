@@ -434,6 +434,7 @@ def test_a_loss_that_is_nan_at_once_points_to_the_data(tmp_path):
         linear(tmp_path, data=data)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("standard")
 def test_a_mesh_with_sharded_parameters_gives_the_numbers_of_one_device(tmp_path, capsys):
     """The last batch of the validation does not divide evenly."""

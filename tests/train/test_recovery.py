@@ -195,6 +195,7 @@ def test_a_traced_run_names_the_layer(tmp_path, kind):
     assert (event["step"], event["layer"]) == (8, "forward: the output of 'net.2' is the first that is not finite")
 
 
+@pytest.mark.slow
 def test_bundles_are_limited(tmp_path):
     """A run in which every second batch is NaN keeps some of them, and counts all."""
     run = fit(tmp_path, data(dict.fromkeys(range(1, STEPS, 2), np.nan)))

@@ -36,6 +36,7 @@ def test_fuel_is_given_to_every_call():
         assert linked["code"]["quick"]() == 1
 
 
+@pytest.mark.slow
 def test_a_call_that_takes_too_long():
     linked = host.link({"code": LOOP}, limits=host.Limits(seconds=1))
     with pytest.raises(host.WasmTrap, match=r"it took too long; expected at most 1 seconds?, got more, in forever"):

@@ -104,6 +104,7 @@ def test_a_pooler_that_the_file_lacks_is_no_matter(folder, tmp_path):
         assert FeatureExtractor(tmp_path / "model", pool="cls").array(["the cat"]).shape == (1, 16)
 
 
+@pytest.mark.slow
 def test_no_program_is_compiled_after_the_first_of_each_length(folder):
     extract = FeatureExtractor(folder, tokens=96)
     extract.run.function, traces = traced(extract.run.function.__wrapped__)

@@ -162,6 +162,7 @@ def test_what_a_run_writes(classified):
     assert max(row["learning_rate"] for row in rows) == pytest.approx(5e-3, rel=0.1), "as given"
 
 
+@pytest.mark.slow
 def test_a_narrow_model_learns_at_a_higher_rate(model, tmp_path):
     train = write_task(tmp_path, "classify", 12)
     width = json.loads((model / "config.json").read_text())["hidden_size"]

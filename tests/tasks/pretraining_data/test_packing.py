@@ -94,6 +94,7 @@ def test_an_epoch_has_every_example_once_and_whole(data):
     assert statistics["packed_padding_share"] < 0.15 < 0.4 < statistics["padding_share"]
 
 
+@pytest.mark.slow
 def test_the_loss_is_that_of_a_row_for_each(data):
     """Sums and gradients, in float64, packed and a row each. (test_bert_packing: and of what is unpadded.)"""
     packed = data.packed()

@@ -228,6 +228,7 @@ def test_the_run_is_only_read(tuned, tmp_path):
         write_json(tuned / "run.json", record)
 
 
+@pytest.mark.slow
 def test_a_copy_that_fails_leaves_no_int8_model(tuned, tmp_path, monkeypatch):
     def full(source, target):
         raise OSError(28, "No space left on device")
