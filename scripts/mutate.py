@@ -1,11 +1,12 @@
 """Break funcnet in small ways, one file at a time, and see whether the tests notice.
 
-    .venv/bin/python scripts/mutate.py                 # 20 files, with the tests of scripts/test.sh
-    .venv/bin/python scripts/mutate.py --show          # prints the mutations only
+    python3 scripts/mutate.py                 # 20 files
+    python3 scripts/mutate.py --show          # prints the mutations only
 
 A fixed seed draws the files and one mutation in each: a sign, a bound, an axis, or an update that is dropped. Each
-mutation is made in a copy of the last commit. The tests of the same folder run first and stop at the first failure;
-only if they pass, all the quick tests run. A mutation that no test notices is a test to write, unless the mutated
+mutation is made in a clone of the last commit, with an environment of its own. The quick tests of the same folder run
+first and stop at the first failure; if they pass, all the quick tests run; if these pass too, the areas of
+`scripts/verify.sh` that the file reaches. A mutation that no test notices is a test to write, unless the mutated
 program is equivalent to the original one, which a person must judge.
 """
 
@@ -13,8 +14,8 @@ import argparse
 import ast
 import os
 import random
+import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 SIGNS = {ast.Add: "-", ast.Sub: "+", ast.Mult: "+", ast.Div: "*"}
+QUICK = ["scripts/test.sh", "quick"]
 BOUNDS = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"}
 
 
@@ -83,13 +85,27 @@ def drawn(count: int, seed: int) -> list[tuple[Path, Mutation]]:
     return chosen
 
 
-def noticed(clone: Path, *arguments: str) -> str | None:
-    """Return the first test that fails, or None."""
-    variables = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "FUNCNET_ROWS": "6", "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-m", "not slow", "--disable-warnings", "--tb", "no", *arguments]
-    done = subprocess.run(command, cwd=clone, env=os.environ | variables, capture_output=True, text=True)
-    failures = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return failures[0][:120] if failures else (None if done.returncode in (0, 5) else f"exit code {done.returncode}")
+def noticed(clone: Path, *command: str, hours: float = 0.5) -> str | None:
+    """Return the first test that fails, or None. A program that no longer ends is noticed too."""
+    variables = {"PYTEST_ADDOPTS": "-x --tb no --disable-warnings"}
+    process = subprocess.Popen(
+        ["sh", *command],
+        cwd=clone,
+        env=os.environ | variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=hours * 3600)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return "does not end"
+    failures = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    if failures:
+        return failures[0][:120]
+    return None if process.returncode in (0, 5) else f"exit code {process.returncode}"
 
 
 def main() -> int:
@@ -99,7 +115,7 @@ def main() -> int:
     parser.add_argument("--show", action="store_true", help="print the mutations, and run no test")
     parser.add_argument("--only", type=int, nargs="+", help="numbers of mutations to try, from 1")
     options = parser.parse_args()
-    caught = 0
+    quick = caught = 0
     tried = [(n, *one) for n, one in enumerate(drawn(options.count, options.seed), 1)]
     tried = [one for one in tried if not options.only or one[0] in options.only]
     with tempfile.TemporaryDirectory() as folder:
@@ -112,16 +128,22 @@ def main() -> int:
             print(f"{number}. {file}:{line}: {mutation.kind}: {old.strip()!r} -> {mutation.text.strip()!r}", flush=True)
             if options.show:
                 continue
+            if not (clone / ".venv").exists():
+                subprocess.run(["sh", "scripts/test.sh", "--version"], cwd=clone, check=True)
             (clone / file).write_bytes(content[: mutation.start] + mutation.text.encode() + content[mutation.end :])
             start = time.monotonic()
             own = Path("tests", *file.parts[1:-1])
-            found = noticed(clone, str(own)) if (clone / own).is_dir() else None
-            found = found or noticed(clone, "-n", "2", "--dist", "worksteal")
+            found = noticed(clone, *QUICK, str(own), str(file)) if (clone / own).is_dir() else None
+            found = found or noticed(clone, *QUICK, "-n", "2", "--dist", "worksteal")
+            quick += found is not None
+            where = "quick"
+            if found is None:
+                found, where = noticed(clone, "scripts/verify.sh", "changed", hours=3), "areas"
             caught += found is not None
-            print(f"   {found or 'NOT NOTICED'} ({time.monotonic() - start:.0f} s)", flush=True)
+            print(f"   {where}: {found or 'NOT NOTICED'} ({time.monotonic() - start:.0f} s)", flush=True)
             (clone / file).write_bytes(content)
     if not options.show:
-        print(f"{caught} of {len(tried)} were noticed")
+        print(f"noticed by the quick tests: {quick} of {len(tried)}; by these and the areas: {caught} of {len(tried)}")
     return 0
 
 

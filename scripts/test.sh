@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs the tests from scratch: makes .venv, installs with torch and transformers, lints, checks types, tests.
 #   sh scripts/test.sh                      runs the quick tests, with a sixth of their rows, always the same
+#   sh scripts/test.sh quick tests/nn       runs those of a folder only, and neither lints nor checks types
 #   sh scripts/test.sh -m "not slow"        runs the quick tests with all rows; scripts/verify.sh runs all tests
 #   sh scripts/test.sh tests/nn -k linear   passes arguments to pytest, and runs nothing else
 set -- test "$@"
@@ -13,7 +14,11 @@ if [ $# -eq 0 ]; then
   ruff check .
   ruff format --check .
   mypy
-  set -- -n 2 --dist worksteal -m "not slow" --durations 10 --disable-warnings
+  set -- quick -n 2 --dist worksteal --durations 10 --disable-warnings
+fi
+if [ "$1" = quick ]; then
+  shift
+  set -- -m "not slow" "$@"
   # Optimization takes half of the time of these many small programs; scripts/verify.sh tests the layers with it.
   export JAX_DISABLE_MOST_OPTIMIZATIONS=1
   export FUNCNET_ROWS="${FUNCNET_ROWS:-6}"

@@ -7,6 +7,7 @@ areas that are left.
 """
 
 import argparse
+import contextlib
 import os
 import re
 import shutil
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,48 +107,48 @@ def _has_tests(path: Path, besides: tuple[str, ...]) -> bool:
     return path.name.startswith("test_") or (path.is_dir() and path.name not in (*besides, "__pycache__"))
 
 
-def _environment(python: str, *installs: list[str]) -> Path:
-    """Make a virtual environment, and return its `bin` folder.
+@contextlib.contextmanager
+def _environment(python: str, *installs: list[str]) -> Iterator[Path]:
+    """A virtual environment, which is removed in the end: its `bin` folder.
 
     Raises:
         Failed: if pip cannot install; with exit code 3 if no index answers.
     """
-    folder = Path(tempfile.mkdtemp(prefix="funcnet-verify-"))
-    subprocess.run([python, "-m", "venv", str(folder)], check=True)
-    for names in installs:
-        command = [str(folder / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *names]
-        made = subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-        if made.returncode:
-            shutil.rmtree(folder)
-            if re.search("ConnectionError|NewConnectionError|Name or service|No matching distribution", made.stderr):
-                raise Failed(
-                    f"pip cannot find {' '.join(names)}; expected a package index that answers. Check the network.", 3
-                )
-            raise Failed(f"pip cannot install {' '.join(names)}: {made.stderr.strip()}")
-    return folder / "bin"
+    with tempfile.TemporaryDirectory(prefix="funcnet-verify-") as folder:
+        binaries = Path(folder, "bin")
+        subprocess.run([python, "-m", "venv", folder], check=True)
+        for names in installs:
+            pip = [str(binaries / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            made = subprocess.run([*pip, *names], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+            if made.returncode:
+                if re.search(
+                    "ConnectionError|NewConnectionError|Name or service|No matching distribution", made.stderr
+                ):
+                    raise Failed(
+                        f"pip cannot find {' '.join(names)}; expected a package index that answers. Check the network.",
+                        3,
+                    )
+                raise Failed(f"pip cannot install {' '.join(names)}: {made.stderr.strip()}")
+        yield binaries
+
+
+def _pytest(binaries: Path) -> list[str]:
+    return [str(binaries / "python"), "-m", "pytest", "-n", "2", "--dist", "worksteal", "-m", "not slow"]
 
 
 def _oldest() -> int:
     """Optimized, as users run it: every layer, the parallel step. The other parts call the same functions of JAX."""
-    binaries = _environment(sys.executable, ["torch==2.13.0"], [*OLDEST, "-e", ".[test]"])
-    try:
-        pytest = [str(binaries / "python"), "-m", "pytest", "-n", "2", "--dist", "worksteal", "-m", "not slow"]
-        return _run([*pytest, "tests/nn/test_layers.py", "tests/parallel"])
-    finally:
-        shutil.rmtree(binaries.parent)
+    with _environment(sys.executable, ["torch==2.13.0"], [*OLDEST, "-e", ".[test]"]) as binaries:
+        return _run([*_pytest(binaries), "tests/nn/test_layers.py", "tests/parallel"])
 
 
 def _newest() -> int:
     """The newest Python and JAX that install; the tests that need no torch, and a pretraining run."""
-    binaries = _environment(_newest_python(), [*NEWEST_NEEDS, "-e", ".[demo]"])
-    try:
-        pytest = [str(binaries / "python"), "-m", "pytest", "-n", "2", "--dist", "worksteal", "-m", "not slow"]
-        passed = _run([*pytest, "tests/nn", "tests/train"])
+    with _environment(_newest_python(), [*NEWEST_NEEDS, "-e", ".[demo]"]) as binaries:
+        passed = _run([*_pytest(binaries), "tests/nn", "tests/train"])
         out = str(binaries.parent / "run")
         _run([str(binaries / "funcnet"), "pretrain", "--out", out, "--steps", "40", "--evaluate-every", "20"])
         return passed
-    finally:
-        shutil.rmtree(binaries.parent)
 
 
 def _newest_python() -> str:

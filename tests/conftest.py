@@ -105,6 +105,12 @@ def pytest_collection_finish() -> None:
                     _generators[f"{name}.{variable}"] = value, value.bit_generator.state
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 10, 10)  # JAX keeps a million objects in its caches; half a second to look through them
+
+
+def pytest_sessionfinish() -> None:
+    """At the end pytest collects five times: if a worker takes more than five seconds for it, xdist interrupts it."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

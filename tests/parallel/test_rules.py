@@ -79,6 +79,7 @@ def test_with_fsdp_each_device_stores_an_eighth(scan):
         assert not [shape for shape in gathered(text) if shape.startswith("4,") and shape.count(",") == 2]
 
 
+@pytest.mark.slow
 def test_tensor_parallelism_needs_two_exchanges_per_layer_and_direction():
     """Megatron's split: attention and feed-forward network each sum their outputs once, forward and backward."""
     _, text = compiled("tensor=4,data=2", net())

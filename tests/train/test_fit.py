@@ -83,13 +83,11 @@ def test_the_page_runs(page, tmp_path, monkeypatch, capsys):
     assert_same_bits((again.params, again.ema), (fitted.params, fitted.ema))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("standard")
 @pytest.mark.parametrize(
     "how",
-    [
-        {},
-        pytest.param({"devices": 8, "parallel": "shard_map", "accumulate": 2}, marks=pytest.mark.slow),
-    ],
+    [{}, {"devices": 8, "parallel": "shard_map", "accumulate": 2}],
     ids=["one device", "shard_map and accumulation"],
 )
 def test_stopped_and_resumed_it_ends_with_the_same_bits(page, tmp_path, how):

@@ -71,6 +71,7 @@ def test_a_run_resumes_on_other_devices(tmp_path):
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_model_learns(tmp_path):
     assert run(tmp_path / "run", steps=30) == 0
     found = losses(tmp_path / "run")

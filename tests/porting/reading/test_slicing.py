@@ -269,7 +269,6 @@ def real(key):
     return slice_of(read(package(name) / path), REAL[key][0])
 
 
-@pytest.mark.slow
 def unbound(text):
     """Names that a file reads and neither binds nor imports, by the syntax alone: no scopes."""
     nodes = list(ast.walk(ast.parse(text)))
@@ -282,6 +281,7 @@ def unbound(text):
     return {one.id for one in names if isinstance(one.ctx, ast.Load)} - bound - set(vars(builtins))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", REAL, ids=lambda key: REAL[key][0])
 def test_real_packages(key):
     found = real(key)
