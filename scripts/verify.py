@@ -27,6 +27,7 @@ VENV = Path(os.environ.get("FUNCNET_VENV", ROOT / ".venv"))
 # Thousands of small programs take longer to compile well than to run (tests/conftest.py).
 QUICK = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
 OLDEST = ["jax==0.10.0", "jaxlib==0.10.0"]
+NO_INDEX = "ConnectionError|Name or service|No matching distribution"  # what pip prints without a network
 NEWEST_NEEDS = ["jax", "pytest", "pytest-xdist", "hypothesis", "scikit-learn", "tensorboard", "nbclient"]
 
 
@@ -95,6 +96,27 @@ def _databases() -> int:
     return passed
 
 
+def _fetch(module: str) -> None:
+    """Fetch files of others, before the tests that read them."""
+    _run(["sh", "scripts/test.sh", "--version"])
+    _run([str(VENV / "bin/python"), "-m", module])
+
+
+def _data() -> int:
+    _fetch("tests.data.torch_tests.source")
+    return _tests("tests/data", "tests/text", "tests/tasks/pretraining_data")
+
+
+def _porting() -> int:
+    _fetch("tests.porting.packages")
+    return _tests("tests/porting", "tests/torchlike", **QUICK)
+
+
+def _docs() -> int:
+    _fetch("tests.porting.packages")
+    return _tests(*(str(p.relative_to(ROOT)) for p in sorted((ROOT / "tests").glob("test_*.py"))), "funcnet")
+
+
 def _tasks() -> int:
     return _tests("tests/cli", *_tasks_besides("pretraining_data", "quantizing"))
 
@@ -121,9 +143,7 @@ def _environment(python: str, *installs: list[str]) -> Iterator[Path]:
             pip = [str(binaries / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
             made = subprocess.run([*pip, *names], cwd=ROOT, stderr=subprocess.PIPE, text=True)
             if made.returncode:
-                if re.search(
-                    "ConnectionError|NewConnectionError|Name or service|No matching distribution", made.stderr
-                ):
+                if re.search(NO_INDEX, made.stderr):
                     raise Failed(
                         f"pip cannot find {' '.join(names)}; expected a package index that answers. Check the network.",
                         3,
@@ -173,7 +193,7 @@ AREAS = {
     "data": Area(
         "loaders, corpora, torch's test file of loaders",
         "funcnet/data funcnet/text funcnet/tasks/pretraining_data funcnet/files.py",
-        lambda: _tests("tests/data", "tests/text", "tests/tasks/pretraining_data"),
+        _data,
     ),
     "runs": Area(
         "whole runs: kills in every phase, processes, meshes",
@@ -194,7 +214,7 @@ AREAS = {
     "porting": Area(
         "funcnet port: torch's database by its rules, published models",
         "funcnet/porting funcnet/torchlike funcnet/comparison",
-        lambda: _tests("tests/porting", "tests/torchlike", **QUICK),
+        _porting,
     ),
     "export": Area(
         "exports and integers: browsers, LiteRT, ONNX",
@@ -204,7 +224,7 @@ AREAS = {
     "docs": Area(
         "notebooks, the README, pages, the heads of the benchmarks",
         "docs notebooks README.md scripts",
-        lambda: _tests(*(str(p.relative_to(ROOT)) for p in sorted((ROOT / "tests").glob("test_*.py"))), "funcnet"),
+        _docs,
     ),
     "oldest": Area("the oldest JAX: layers, parallel steps", "pyproject.toml funcnet/parallel", _oldest),
     "newest": Area("the newest Python and JAX: nn, train, a pretraining run", "pyproject.toml funcnet/train", _newest),

@@ -6,6 +6,7 @@ With `FUNCNET_REAL_DATA=required` in the environment, as in `.ci/run`, it fails.
 import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -21,11 +22,24 @@ def find(package: str, inside: str) -> Path:
     """
     path = FOLDER / inside
     if not path.exists():
-        lacking = f"{package} is not installed: it carries {inside}; scripts/test.sh fetches it"
-        if os.environ.get("FUNCNET_REAL_DATA") == "required":
-            pytest.fail(lacking)
-        pytest.skip(lacking)
+        _lacking(f"{package} is not installed: it carries {inside}; scripts/test.sh fetches it")
     return path
+
+
+def missing(what: str, module: str) -> NoReturn:
+    """Skip or fail, because something was not fetched.
+
+    Args:
+        what: what was not.
+        module: the one that fetches it.
+    """
+    _lacking(f"{what} was not fetched; expected it in the user's cache. Run: python -m {module}")
+
+
+def _lacking(message: str) -> NoReturn:
+    if os.environ.get("FUNCNET_REAL_DATA") == "required":
+        pytest.fail(message)
+    pytest.skip(message)
 
 
 def minilm() -> Path:

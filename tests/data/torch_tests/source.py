@@ -1,43 +1,54 @@
-"""Fetches a test file of torch from Debian's source package `pytorch`."""
+"""torch's test file of its loaders, from Debian's source package `pytorch`.
 
-import os
+    python -m tests.data.torch_tests.source
+
+fetches it into the user's cache, as `scripts/verify.sh data` does before its tests. No test fetches it.
+"""
+
 import subprocess
 import tarfile
 import tempfile
 from pathlib import Path
 
 import platformdirs
-import pytest
 
-__all__ = ["torch_test_file"]
+from tests.real_data import missing
+
+__all__ = ["fetch", "torch_test_file"]
 
 RELEASE = "trixie"  # its package is torch 2.6
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
 def torch_test_file(name: str) -> Path:
-    """The path of a file of torch's folder `test`. It is fetched once and kept in the user's cache.
+    """The path of a file of torch's folder `test`.
 
-    Skips where it cannot be fetched; with `FUNCNET_REAL_DATA=required` in the environment, fails.
+    Skips where it was not fetched; with `FUNCNET_REAL_DATA=required` in the environment, fails.
     """
-    kept = Path(platformdirs.user_cache_dir("funcnet"), "torch-tests", RELEASE, name)
+    kept = _kept(name)
+    if not kept.exists():
+        missing(f"torch's {name}", "tests.data.torch_tests.source")
+    return kept
+
+
+def _kept(name: str) -> Path:
+    return Path(platformdirs.user_cache_dir("funcnet"), "torch-tests", RELEASE, name)
+
+
+def fetch(name: str) -> None:
+    """Fetch a file of torch's folder `test` into the user's cache, where it is not there yet."""
+    kept = _kept(name)
     if kept.exists():
-        return kept
-    try:
-        content = _fetch(name)
-    except (OSError, subprocess.CalledProcessError, LookupError) as error:
-        said = f"torch's {name} cannot be fetched from Debian's source package pytorch: {error}"
-        if os.environ.get("FUNCNET_REAL_DATA") == "required":
-            pytest.fail(said)
-        pytest.skip(said)
+        return
+    print(f"fetching torch's {name} from Debian's source package pytorch", flush=True)
+    content = _content(name)
     kept.parent.mkdir(parents=True, exist_ok=True)
     part = kept.with_suffix(".part")
     part.write_bytes(content)
     part.replace(kept)
-    return kept
 
 
-def _fetch(name: str) -> bytes:
+def _content(name: str) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         lists = Path(folder, "lists", "partial")
         lists.mkdir(parents=True)
@@ -61,3 +72,7 @@ def _fetch(name: str) -> bytes:
                     assert file is not None
                     return file.read()
     raise LookupError(f"{archive.name} has no test/{name}")
+
+
+if __name__ == "__main__":
+    fetch("test_dataloader.py")

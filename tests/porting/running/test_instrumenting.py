@@ -154,12 +154,8 @@ def test_places_count_characters_and_leave_out_parentheses():
     assert spans["(i for i in y)"] == (3, 5, 3, 17)
 
 
-QUICK = ("efficientnet-pytorch", "hifi-gan", "openai-whisper")  # large packages take minutes
-SLOW = [pytest.mark.slow]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [pytest.param(one, marks=[] if one in QUICK else SLOW) for one in PINS])
+@pytest.mark.parametrize("name", PINS)
 def test_places_are_those_of_libcst(name):
     """Each place of an instrumented expression is the place of a node of libcst, over up to 40 files of the package."""
     missing, total = [], 0
