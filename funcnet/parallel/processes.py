@@ -37,6 +37,7 @@ __all__ = [
 
 HEARTBEAT = 20  # seconds without a sign of life after which a process counts as dead
 LEAVING = 30  # seconds for which process 0 waits until the others have left, when all end with the same error
+JOINING = "parallel.join_processes"
 _numbers = itertools.count()  # of exchanges; equal in all processes, which make the same calls in the same order
 _watchers: list[Any] = []
 
@@ -61,9 +62,16 @@ def process_name() -> str:
 
 
 def join_processes(
-    coordinator: str | None, count: int | None, index: int | None, *, timeout: float = 120, where: str
+    coordinator: str | None = None,
+    count: int | None = None,
+    index: int | None = None,
+    *,
+    timeout: float = 120,
+    where: str = JOINING,
 ) -> None:
     """Join the other processes of a run. Call this function before JAX makes an array or lists its devices.
+
+    A command joins by itself. A script calls this function first, once in each process.
 
     If `coordinator`, `count` and `index` are None, their values come from the environment variables of Slurm (srun),
     Open MPI (mpirun) or a Kubernetes JobSet like `scripts/launch/jobset.yaml`. Without such variables, the run has one
@@ -74,21 +82,22 @@ def join_processes(
         count: number of processes.
         index: number of this process, 0 to count - 1.
         timeout: seconds to wait for the coordinator, or for the other processes.
-        where: prefix for error messages, the name of the command.
+        where: prefix for error messages. A command passes its name, and the messages then name its options.
 
     Raises:
         ProcessError: if only some of the values are given, if a value or an environment variable is not valid, if the
             port of the coordinator is in use, or if not all processes join in time.
 
     Example:
-        >>> join_processes(None, None, None, where="pretrain")  # one process
+        >>> join_processes()  # one process, because no launcher has set the environment variables
         >>> process_count()
         1
     """
     if _client() is not None:
         return
-    given = {"--coordinator": coordinator, "--num-processes": count, "--process-id": index}
-    missing = [flag for flag, value in given.items() if value is None]
+    names = _argument_names(where)
+    given = dict(zip(names, (coordinator, count, index), strict=True))
+    missing = [name for name, value in given.items() if value is None]
     if len(missing) == len(given):
         found = _of_environment(os.environ, where)
         if found is None:
@@ -97,12 +106,12 @@ def join_processes(
     elif missing:
         raise ProcessError(
             f"{where}: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing; expected all of "
-            "--coordinator HOST:PORT, --num-processes N and --process-id I, or none of them."
+            f"{names[0]} HOST:PORT, {names[1]} N and {names[2]} I, or none of them."
         )
     assert count is not None and index is not None
     if count < 1 or not 0 <= index < count:
         raise ProcessError(
-            f"{where}: --process-id is out of range; expected 0 to {max(count, 1) - 1} for {count} processes, got "
+            f"{where}: {names[2]} is out of range; expected 0 to {max(count, 1) - 1} for {count} processes, got "
             f"{index}."
         )
     if count > 1:
@@ -293,6 +302,13 @@ def _missing() -> str:
 # --------------------------------------------------------------------------------------------------------- to join
 
 
+def _argument_names(where: str) -> tuple[str, str, str]:
+    """Return the names of the three values that describe a process: those of a command, or of `join_processes`."""
+    if where == JOINING:
+        return "coordinator", "count", "index"
+    return "--coordinator", "--num-processes", "--process-id"
+
+
 def _of_environment(variables: Mapping[str, str], where: str) -> tuple[str | None, int, int] | None:
     """Return (address of the coordinator, number of processes, number of this process), or None for a run of one
     process.
@@ -316,7 +332,7 @@ def _number(variables: Mapping[str, str], name: str, where: str) -> int:
     except ValueError:
         raise ProcessError(
             f"{where}: the environment variable {name} is not a number; expected a whole number as launchers set it, "
-            f"got {text!r}. Unset it, or pass --coordinator, --num-processes and --process-id."
+            f"got {text!r}. Unset it, or pass {', '.join(_argument_names(where))}."
         ) from None
 
 
@@ -345,7 +361,8 @@ def _check_address(coordinator: str, index: int, timeout: float, where: str) -> 
     """Wait until the coordinator answers. In process 0, which becomes the coordinator, check that its port is free."""
     host, _, port = coordinator.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 2**16:
-        raise ProcessError(f"{where}: --coordinator is not an address; expected HOST:PORT, got {coordinator!r}.")
+        name = _argument_names(where)[0]
+        raise ProcessError(f"{where}: {name} is not an address; expected HOST:PORT, got {coordinator!r}.")
     if index == 0:
         with socket.socket(socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -353,7 +370,7 @@ def _check_address(coordinator: str, index: int, timeout: float, where: str) -> 
                 probe.bind(("", int(port)))
             except OSError as error:
                 raise ProcessError(
-                    f"{where}: port {port} of --coordinator {coordinator} is in use; expected a free port, got: "
+                    f"{where}: port {port} of the coordinator {coordinator} is in use; expected a free port, got: "
                     f"{error.strerror}. It may be the coordinator of another run. Choose another port."
                 ) from error
         return

@@ -5,8 +5,6 @@ depend on the parts. Statistics of BatchNorm in training mode do. For them, a co
 """
 
 import copy
-import re
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -300,12 +298,3 @@ def test_wrong_arguments(nets):
     with pytest.raises(TypeError) as caught:
         parallel_apply(net, replicas, [(x, x), x])
     assert "in replica 1 of 2" in caught.value.__notes__
-
-
-@pytest.mark.slow
-def test_the_examples_of_the_page_run(capsys):
-    page = Path(__file__).parents[2] / "docs" / "parallel.md"
-    blocks = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
-    assert any("data_parallel(" in block for block in blocks)
-    for block in blocks:
-        exec(compile(block, page.name, "exec"), {})

@@ -135,7 +135,7 @@ except ValueError as error:
     ("arguments", "message"),
     [
         (("127.0.0.1:1", 2, 1), "the coordinator at 127.0.0.1:1 does not answer; expected process 0 there within 2"),
-        (("127.0.0.1:{used}", 2, 0), "of --coordinator 127.0.0.1:{used} is in use; expected a free port"),
+        (("127.0.0.1:{used}", 2, 0), "of the coordinator 127.0.0.1:{used} is in use; expected a free port"),
         (("127.0.0.1", 2, 0), "--coordinator is not an address; expected HOST:PORT, got '127.0.0.1'"),
         (("127.0.0.1:1", None, 0), "--num-processes is missing; expected all of --coordinator HOST:PORT"),
         (("127.0.0.1:1", 2, 2), "--process-id is out of range; expected 0 to 1 for 2 processes, got 2"),
@@ -185,6 +185,17 @@ def test_variables_of_launchers_that_are_no_numbers(variables, name, monkeypatch
         monkeypatch.setenv(key, value)
     with pytest.raises(ProcessError, match=f"^pretrain: the environment variable {name} is not a number; expected"):
         join_processes(None, None, None, where="pretrain")
+
+
+@pytest.mark.slow
+def test_a_script_of_one_s_own_as_the_page_shows_it(cache, tmp_path):
+    page = (ROOT / "docs" / "parallel.md").read_text("utf-8")
+    (code,) = re.findall(r"^```python processes\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    address = joining(2)[0][1]
+    assert "10.0.0.1:8476" in code
+    script = code.replace("10.0.0.1:8476", address).replace('"runs/', f'"{tmp_path}/')
+    outputs = succeeded(*(processes.start([sys.executable, "-c", script, i], cache) for i in range(2)))
+    assert [output.strip().splitlines()[-1] for output in outputs] == ["process 0 of 2", "process 1 of 2"]
 
 
 @pytest.mark.slow

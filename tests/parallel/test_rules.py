@@ -1,7 +1,6 @@
 """The sharding rules of nets; what the compiler makes of them; and their messages."""
 
 import re
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -185,12 +184,3 @@ def test_the_report_has_the_bytes_of_the_devices():
     bytes_of_a_device = sum(leaf.addressable_shards[0].data.nbytes for leaf in jax.tree.leaves(placed))
     assert lines[-1].split()[-1] == f"{bytes_of_a_device:,}"
     assert any(line.startswith("bert.encoder.layer.*.attention.self.query.weight") for line in lines)
-
-
-@pytest.mark.slow
-def test_the_page_on_several_devices_runs():
-    page = (Path(__file__).parents[2] / "docs" / "parallel.md").read_text("utf-8")
-    for block in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
-        exec(compile(block, "parallel.md", "exec"), {})
-    for rule in re.findall(r"--shard '(.*?)'", page):
-        parallel.parse_rules([rule])
