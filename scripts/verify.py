@@ -75,11 +75,11 @@ def _run(command: list[str], **variables: str) -> int:
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(10)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # what the command has started and not ended
+        process.wait()
     return passed
 
 
