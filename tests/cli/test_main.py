@@ -18,6 +18,7 @@ COUNTING = """
 import signal, sys
 from funcnet.cli import main
 left = int(sys.argv.pop(1))
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs without it
 def count(frame, event, _):
     global left
     if event == "call" and frame.f_globals.get("__name__", "").startswith("funcnet."):

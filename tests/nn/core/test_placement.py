@@ -45,11 +45,13 @@ ACTS = {
     "dtype": lambda net, t: net.fc.to(t.float16),
     "dtype by name": lambda net, t: net.bn.to(dtype=t.bfloat16),
     "device and dtype": lambda net, t: net.fc.to("cpu", t.float16, non_blocking=True),
+    "device, and dtype by name": lambda net, t: net.fc.to("cpu", dtype=t.float16),
     "an array": lambda net, t: net.fc.to(t.ones(2, dtype=t.float16)),
     "complex": lambda net, t: net.bn.to(t.complex64),
 }
 
 
+@pytest.mark.every_row
 @pytest.mark.parametrize("name", ACTS)
 def test_the_dtypes_are_torchs(name):
     with warnings.catch_warnings():
