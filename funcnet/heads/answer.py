@@ -39,6 +39,7 @@ class Answer(TrainedHead, Spans):
     takes = "a tuple of a question and its context"
     term = "start"
     extra_tokens = 4
+    token_types = 2
     row_noun = "windows"
 
     @property

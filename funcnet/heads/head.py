@@ -64,6 +64,8 @@ class ModelConfig(Protocol):
     def vocab_size(self) -> int: ...
     @property
     def max_position_embeddings(self) -> int: ...
+    @property
+    def type_vocab_size(self) -> int: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,6 +128,11 @@ class Head(ABC):
     def extra_tokens(self) -> int:
         """Number of special tokens, such as [CLS] and [SEP], in the row of an item that `sample` returns."""
         return 2
+
+    @property
+    def token_types(self) -> int:
+        """Number of token types in the rows: 2 if all rows contain two texts, otherwise 1."""
+        return 1
 
     @abstractmethod
     def encode(self, examples: Iterable[Any], encoder: TextEncoder) -> Iterator[Encoded]:

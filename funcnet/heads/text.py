@@ -97,6 +97,10 @@ class TextHead(TrainedHead):
     def extra_tokens(self) -> int:
         return 3 if self.reads_pairs else 2
 
+    @property
+    def token_types(self) -> int:
+        return 2 if self.reads_pairs else 1
+
     # -------------------------------------------------------------------------------------------------- files
 
     def read(self, path: Path, *, labelled: bool) -> list[TextExample]:
