@@ -118,10 +118,10 @@ def test_a_task_of_two_texts_needs_two_token_types(one_type, tmp_path, name, cap
 
 
 def test_a_model_of_one_token_type_takes_single_texts(one_type, tmp_path):
-    path, file = fine_tuned(one_type, tmp_path, "classify")
+    path, _ = fine_tuned(one_type, tmp_path, "classify")
     (path / "finetuning.json").unlink()  # a directory of Hugging Face, which does not say what it was trained on
     serve = inference(path, ahead=False)
-    assert 0 < serve("the soup was fine")["probability"] < 1 and np.isfinite(evaluate(path, file)["loss"])
+    assert 0 < serve("the soup was fine")["probability"] < 1
     with pytest.raises(TypeError, match="item 0 has the wrong type; expected one text"):
         serve(("the soup", "was fine"))
     with pytest.raises(ValueError, match=f"'pairs' {REFUSED}"):
