@@ -202,7 +202,6 @@ COVERED_BY = {
     "text/compressed.py": "text/test_readers.py",
     "text/sentences.py": "text/test_corpus.py",
     "text/tokenizer.py": "text/test_wordpiece.py",
-    "text/wikipedia.py": "text/test_readers.py",
     "train/best.py": "train/test_run.py tasks/finetuning/test_task.py",
     "train/fit_checks.py": "train/test_fit.py",
     "train/fit_task.py": "train/test_fit.py",

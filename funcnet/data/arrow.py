@@ -34,7 +34,8 @@ def write_columns(
         metadata: dict of JSON values to store in the file. `read_columns` returns this dict with the columns.
 
     Raises:
-        ValueError: if the columns differ in length, or a column has neither one nor two dimensions.
+        ValueError: if the columns differ in length, a column has neither one nor two dimensions, or the values of a
+            column are not numbers or are partly missing, as in a masked array or in pandas' nullable columns.
         OSError: if the file cannot be written. No incomplete file remains on the disk.
 
     Example:
@@ -48,7 +49,7 @@ def write_columns(
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"write_columns: columns differ in length; expected equal lengths, got {lengths}.")
-    arrays = {name: _to_arrow(name, np.asarray(column)) for name, column in columns.items()}
+    arrays = {name: _to_arrow(name, column) for name, column in columns.items()}
     schema = pa.schema(
         {name: array.type for name, array in arrays.items()}, metadata={KEY: json.dumps(dict(metadata or {}))}
     )
@@ -85,8 +86,17 @@ def read_columns(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, A
 
 
 def _to_arrow(name: str, column: NDArray[Any]) -> pa.Array:
+    is_masked = np.ma.is_masked(column)
+    column = np.asarray(column)
+    if is_masked or column.dtype.kind not in "biuf" or column.dtype.itemsize > 8:
+        got = "masked values" if is_masked else f"an array of dtype {column.dtype}"
+        raise ValueError(
+            f"write_columns: column '{name}' has values that are missing or not numbers; expected integers, floats of "
+            f"at most 64 bits or booleans, got {got}. Convert the column to numbers, and fill or drop missing values."
+        )
     if column.dtype == np.bool_:
         column = column.astype(np.uint8)
+    column = column.astype(column.dtype.newbyteorder("="), copy=False)  # Arrow has no big-endian numbers
     if column.ndim == 1:
         return pa.array(column)
     if column.ndim == 2:
@@ -98,8 +108,8 @@ def _to_arrow(name: str, column: NDArray[Any]) -> pa.Array:
 
 
 def _to_numpy(column: pa.ChunkedArray) -> NDArray[Any]:
-    """Return an Arrow column as an array, without copying. The column has one chunk, or no chunk if it is empty."""
-    array = column.chunk(0) if column.num_chunks else pa.array([], column.type)
+    """Return an Arrow column as an array, without copying if the column has one chunk, as `write_columns` writes it."""
+    array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if pa.types.is_fixed_size_list(array.type):
         return array.flatten().to_numpy(zero_copy_only=True).reshape(-1, array.type.list_size)
     return array.to_numpy(zero_copy_only=True)

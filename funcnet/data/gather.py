@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from funcnet.data.arrow_values import column_values
 from funcnet.data.collate import default_collate, default_convert
 from funcnet.data.joined import Joined
 
@@ -80,7 +81,8 @@ class Arrays:
 
 class ArrowTable:
     """A map-style dataset of the rows of an Arrow table. A batch is a dict from the name of a column to an array, or to
-    a list if the values are not numbers.
+    a list if the values are not numbers. The dtype of the array is that of the column. A batch of numbers with a null
+    is a TypeError.
     """
 
     def __init__(self, table: Any):
@@ -102,13 +104,15 @@ class ArrowTable:
         if self._columns is None:
             self._columns = {name: _column(self.table.column(name)) for name in self.table.column_names}
         return {
-            name: _rows(column, rows) if isinstance(column, np.ndarray | Joined) else _values(column, rows)
+            name: _rows(column, rows) if isinstance(column, np.ndarray | Joined) else _values(name, column, rows)
             for name, column in self._columns.items()
         }
 
 
 class HuggingFace:
-    """Reads a map-style dataset of Hugging Face's `datasets` in batches, which are dicts {name of a column: values}."""
+    """Reads a map-style dataset of Hugging Face's `datasets` in batches, which are dicts {name of a column: values}. A
+    null among integers is a TypeError.
+    """
 
     def __init__(self, dataset: Any):
         self.dataset = dataset
@@ -118,17 +122,35 @@ class HuggingFace:
 
     def __getitem__(self, index: int) -> Any:
         check_bounds([index], len(self.dataset))
-        return self.dataset[index]
+        item = self.dataset[index]
+        for name, value in item.items() if isinstance(item, dict) else ():
+            self._require_integers(name, default_convert(value))
+        return item
 
     def __getitems__(self, indices: list[int]) -> Any:
         check_bounds(indices, len(self.dataset))
         columns = self.dataset[indices]
         if not isinstance(columns, dict):  # the dataset has a different output format, such as pandas
             return [self.dataset[index] for index in indices]
-        return {
+        found = {
             name: default_collate(values) if isinstance(values, list) else default_convert(values)
             for name, values in columns.items()
         }
+        for name, values in found.items():
+            self._require_integers(name, values)
+        return found
+
+    def _require_integers(self, name: str, values: Any) -> None:
+        """Raise TypeError if the dataset has turned a column of integers into floats, as its formats do for nulls."""
+        feature = self.dataset.features.get(name)
+        while hasattr(feature, "feature"):  # lists
+            feature = feature.feature
+        is_integer = str(getattr(feature, "dtype", "")).removeprefix("u").startswith("int")
+        if is_integer and getattr(values, "dtype", np.dtype(int)).kind == "f" and np.isnan(values).any():
+            raise TypeError(
+                f"column {name!r} has a null; expected {feature.dtype} in every row that is read, got "
+                f"{values.dtype} with NaN. Drop these rows with `dataset.filter`, or cast the column to floats."
+            )
 
 
 def check_bounds(indices: list[int], length: int) -> NDArray[np.int64]:
@@ -167,11 +189,8 @@ def _column(column: Any) -> Any:
     """Return an Arrow column as an array, without copying, if it has only numbers, no nulls. Return other columns
     unchanged.
     """
-    import pyarrow as pa
-
-    width = column.type.list_size if pa.types.is_fixed_size_list(column.type) else None
-    kind = column.type.value_type if width is not None else column.type
-    if column.null_count or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+    width, kind = _number(column)
+    if column.null_count or kind is None:
         return column
     chunks = [chunk for chunk in column.chunks if len(chunk)]
     if width is None:
@@ -186,5 +205,32 @@ def _column(column: Any) -> Any:
     return Joined(arrays) if arrays else np.zeros((0,) if width is None else (0, width), kind.to_pandas_dtype())
 
 
-def _values(column: Any, rows: NDArray[np.int64]) -> Any:
-    return default_collate(column.take(rows).to_pylist())
+def _number(column: Any) -> tuple[int | None, Any]:
+    """Return (K or None, type of the numbers) of an Arrow column of numbers, or of lists of K numbers. The type is None
+    for other columns.
+    """
+    import pyarrow as pa
+
+    width = column.type.list_size if pa.types.is_fixed_size_list(column.type) else None
+    kind = column.type.value_type if width is not None else column.type
+    return width, kind if pa.types.is_integer(kind) or pa.types.is_floating(kind) else None
+
+
+def _values(name: str, column: Any, rows: NDArray[np.int64]) -> Any:
+    chosen = column.take(rows)
+    width, kind = _number(column)
+    if kind is None:
+        return default_collate(chosen.to_pylist())
+    values = column_values(chosen.combine_chunks())
+    dtype, odd = np.dtype(kind.to_pandas_dtype()), [*map(_has_null, values)]
+    if any(odd):
+        place = odd.index(True)
+        raise TypeError(
+            f"column {name!r} has a null in row {rows[place]}; expected numbers, {dtype}, in every row of a batch, got "
+            f"{chosen[place].as_py()}. Fill the nulls with `pyarrow.compute.fill_null`, or drop these rows."
+        )
+    return values if width is None else np.stack([*values])
+
+
+def _has_null(value: Any) -> bool:
+    return value is None or (isinstance(value, np.ndarray) and value.dtype.kind == "O")

@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from funcnet.data.arrow import read_columns
+from funcnet.data.arrow_values import column_values
 from funcnet.data.draws import permute
 from funcnet.data.resumable import ResumableDataset
 from funcnet.data.tfrecord import read_examples
@@ -40,7 +41,8 @@ class ShardDataset(ResumableDataset):
 
     - `.npy`: a row of the array.
     - `.arrow` from `write_columns`: a dict {name of a column: the value in this row}.
-    - `.parquet`: a dict {name of a column: value}, with NumPy scalars, arrays (from lists) or other objects.
+    - `.parquet`: a dict {name of a column: value}, with NumPy scalars, arrays (from lists) or other objects. A null is
+      None, whatever the type of its column (see `column_values`). `default_collate` refuses None among numbers.
     - `.tfrecord`, `.tfrecord-00000-of-00010`: a dict {name of a feature: array} (see `read_examples`).
     - `.jsonl`: the JSON value of a line. Empty lines are skipped.
     - `.txt`: a line as a string, without the line ending.
@@ -257,7 +259,7 @@ def _parquet(path: str, start: int) -> Iterator[dict[str, Any]]:
                 continue
             for batch in file.iter_batches(1024, row_groups=[group]):
                 names = batch.schema.names
-                columns = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+                columns = [column_values(column) for column in batch.columns]
                 for row in itertools.islice(zip(*columns, strict=True), start, None):
                     yield dict(zip(names, row, strict=True))
                 start = max(0, start - batch.num_rows)

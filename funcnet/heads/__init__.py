@@ -6,7 +6,7 @@ Serving needs a `head.Head`, and fine-tuning needs its subclass `head.TrainedHea
 model's architecture, but does not depend on a model class.
 """
 
-from funcnet.heads.directory import check_length, open_head, read_settings, write_settings
+from funcnet.heads.directory import check_length, open_head, read_settings, require_types, write_settings
 from funcnet.heads.encoding import TextEncoder
 from funcnet.heads.fill_mask import Guess
 from funcnet.heads.head import Head, TrainedHead
@@ -22,6 +22,7 @@ __all__ = [
     "check_length",
     "open_head",
     "read_settings",
+    "require_types",
     "trained_head",
     "write_settings",
 ]

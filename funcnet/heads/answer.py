@@ -39,6 +39,7 @@ class Answer(TrainedHead, Spans):
     takes = "a tuple of a question and its context"
     term = "start"
     extra_tokens = 4
+    token_types = 2
     row_noun = "windows"
 
     @property
@@ -114,9 +115,10 @@ def _span(window: Window, question: Question) -> tuple[int, int]:
     if not question.answers or not len(window.offsets):
         return 0, 0
     answer, start = question.answers[0]
-    inside = np.flatnonzero((window.offsets[:, 1] > start) & (window.offsets[:, 0] < start + len(answer)))
-    whole = window.offsets[0, 0] <= start and window.offsets[-1, 1] >= start + len(answer.rstrip())
-    if not len(inside) or not whole:
+    begin, end = start + len(answer) - len(answer.lstrip()), start + len(answer.rstrip())
+    inside = np.flatnonzero((window.offsets[:, 1] > begin) & (window.offsets[:, 0] < end))
+    first, last = window.characters(question.context, 0, len(window.offsets) - 1)
+    if not len(inside) or first > begin or last < end:
         return 0, 0
     return window.prefix + int(inside[0]), window.prefix + int(inside[-1])
 

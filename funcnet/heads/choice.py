@@ -34,6 +34,7 @@ class Choice(TrainedHead):
     takes = "a tuple of a text and a list of texts"
     term = "choice"
     extra_tokens = 3
+    token_types = 2
     rows_together = True
 
     @classmethod

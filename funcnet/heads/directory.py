@@ -16,7 +16,7 @@ from funcnet.files import read_json, write_json
 from funcnet.heads.head import Head, ModelConfig, TrainedHead
 from funcnet.heads.reading.examples import Columns
 
-__all__ = ["check_length", "open_head", "read_settings", "write_settings"]
+__all__ = ["check_length", "open_head", "read_settings", "require_types", "write_settings"]
 
 AnyHead = TypeVar("AnyHead", bound=Head)
 
@@ -52,7 +52,8 @@ def open_head(
     Raises:
         FileNotFoundError: if a file is missing.
         ValueError: if the name is unknown or does not fit the architecture, a setting is invalid, the vocabulary has
-            more entries than the embedding table, or `max_length` is out of range.
+            more entries than the embedding table, the model has one token type and the task has rows of two texts, or
+            `max_length` is out of range.
     """
     settings = read_settings(path)
     known = list(dict.fromkeys(known for head in heads for known in head.names))
@@ -70,6 +71,8 @@ def open_head(
         name = settings["name"] if settings.get("name") in fits else next(iter(fits))
     elif name == "pairs" and settings.get("pairs") is None:
         settings["pairs"] = True
+    if settings.get("pairs") is None and config.type_vocab_size < 2:
+        settings["pairs"] = False  # a second text would have token type 1, which is not in the table
     if fits and name not in fits:
         raise ValueError(
             f"{where}: {path}: the model's head was not trained for this task; expected {' or '.join(map(repr, fits))} "
@@ -84,6 +87,7 @@ def open_head(
             f"{where}: {path} was fine-tuned on single texts; expected the task {next(iter(fits))!r}, got 'pairs'. "
             "Omit the task."
         )
+    require_types(head, config, f"{where}: {path}")
     tokenizer = text.load_tokenizer(path)
     text.require_fit(tokenizer, config.vocab_size, where=f"{where}: {path}")
     seq_len = int(settings.get("seq_len", config.max_position_embeddings)) if max_length is None else max_length
@@ -130,6 +134,26 @@ def read_settings(directory: Path) -> dict[str, Any]:
 def write_settings(directory: Path, head: TrainedHead, seq_len: int) -> None:
     """Write `finetuning.json`."""
     write_json(directory / SETTINGS, {"seq_len": seq_len, **head.settings()})
+
+
+def require_types(head: Head, config: ModelConfig, where: str) -> None:
+    """Raise ValueError if the rows of a head have more token types than the model. In a compiled program, such a token
+    type would make all outputs NaN.
+
+    Example:
+        >>> from funcnet.heads.choice import Choice
+        >>> from funcnet.models import bert
+        >>> require_types(Choice(), bert.BertConfig(type_vocab_size=1), "model")
+        Traceback (most recent call last):
+        ValueError: model: the task 'choice' reads two texts in a row; expected a model with type_vocab_size >= 2 in \
+config.json, got 1. Use another model, or a task with one text in a row.
+    """
+    if head.token_types > config.type_vocab_size:
+        raise ValueError(
+            f"{where}: the task {head.name!r} reads two texts in a row; expected a model with type_vocab_size >= "
+            f"{head.token_types} in config.json, got {config.type_vocab_size}. Use another model, or a task with one "
+            "text in a row."
+        )
 
 
 def check_length(length: int, positions: int, where: str, directory: str | Path) -> None:

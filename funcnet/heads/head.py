@@ -40,13 +40,14 @@ __all__ = [
     "learn_labels",
     "make_forward",
     "softmax",
-    "warn_of_capitals",
+    "warn_of_labels",
 ]
 
 Batch = Mapping[str, jax.Array]
 Sums = dict[str, dict[str, jax.Array]]
 Output = NDArray[np.float32]
 Forward = Callable[[Any, Any, Any], Any]
+MISSING = ("nan", "<na>", "nat", "null")  # how pandas, NumPy and others write a missing value, in lower case
 
 
 class ModelConfig(Protocol):
@@ -64,6 +65,8 @@ class ModelConfig(Protocol):
     def vocab_size(self) -> int: ...
     @property
     def max_position_embeddings(self) -> int: ...
+    @property
+    def type_vocab_size(self) -> int: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,6 +129,11 @@ class Head(ABC):
     def extra_tokens(self) -> int:
         """Number of special tokens, such as [CLS] and [SEP], in the row of an item that `sample` returns."""
         return 2
+
+    @property
+    def token_types(self) -> int:
+        """Number of token types in the rows: 2 if all rows contain two texts, otherwise 1."""
+        return 1
 
     @abstractmethod
     def encode(self, examples: Iterable[Any], encoder: TextEncoder) -> Iterator[Encoded]:
@@ -346,8 +354,17 @@ def learn_labels(given: Iterable[Sequence[str]]) -> tuple[str, ...]:
     return tuple(sorted(seen, key=int) if all(re.fullmatch(r"-?\d+", name) for name in seen) else seen)
 
 
-def warn_of_capitals(where: str, labels: Iterable[str]) -> None:
-    """Warn about labels that differ only in case, because these are usually two spellings of one class."""
+def warn_of_labels(where: str, labels: Iterable[str]) -> None:
+    """Warn about labels that differ only in case, because these are usually two spellings of one class, and about
+    labels such as "nan", with which other programs write a missing value as text.
+    """
+    missing = [repr(label) for label in labels if label.casefold() in MISSING]
+    if missing:
+        warnings.warn(
+            f"{where}: the class {', '.join(missing)} looks like a missing value that was written as text. Leave the "
+            "cell empty, or remove the row, if its label is missing.",
+            stacklevel=3,
+        )
     known: dict[str, list[str]] = {}
     for label in labels:
         known.setdefault(label.casefold(), []).append(label)

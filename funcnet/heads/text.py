@@ -26,7 +26,7 @@ from funcnet.heads.head import (
     label_names,
     learn_labels,
     softmax,
-    warn_of_capitals,
+    warn_of_labels,
 )
 from funcnet.heads.reading.examples import DEFAULT, Columns, TextExample, read_texts
 from funcnet.heads.reading.glue import GlueTask, glue_task, is_glues, read_glue
@@ -96,6 +96,10 @@ class TextHead(TrainedHead):
     @property
     def extra_tokens(self) -> int:
         return 3 if self.reads_pairs else 2
+
+    @property
+    def token_types(self) -> int:
+        return 2 if self.reads_pairs else 1
 
     # -------------------------------------------------------------------------------------------------- files
 
@@ -213,7 +217,7 @@ class Classify(TextHead):
                 f"{labels[0]!r}; expected at least two classes. Pass the right --label-column, or add examples of "
                 "another class."
             )
-        warn_of_capitals(self.name, labels)
+        warn_of_labels(self.name, labels)
         return dataclasses.replace(self, labels=labels, pairs=examples[0].second is not None)
 
     def label_names(self, example: TextExample) -> Sequence[str]:

@@ -27,7 +27,7 @@ from funcnet.heads.head import (
     count_right,
     label_names,
     learn_labels,
-    warn_of_capitals,
+    warn_of_labels,
 )
 from funcnet.heads.reading.examples import DEFAULT, Columns, TokenExample, read_tokens
 
@@ -82,7 +82,7 @@ class Tokens(TrainedHead):
                 f"tokens: {examples[0].where}: all training words have the same tag, {labels[0] if labels else ''!r}; "
                 "expected at least two tags. Pass the right --label-column, or add sentences with another tag."
             )
-        warn_of_capitals(self.name, labels)
+        warn_of_labels(self.name, labels)
         return dataclasses.replace(self, labels=labels, metric="f1" if spell_entities(labels) else "accuracy")
 
     def config(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Letters: `T tokens of a window, n tokens of the context in the window`.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +17,8 @@ from tokenizers import Encoding
 from funcnet.heads.head import softmax
 
 __all__ = ["Spans", "Window", "find_answer", "longest_question", "read_windows", "stretches"]
+
+END = np.iinfo(np.int64).max  # index after the last character of any text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +59,8 @@ class Window(NamedTuple):
             character.
         leads: (n,) bool, True if this is the window with the most context around the token. Answers begin only at such
             tokens, so that each answer gets its score from the window with the most context around it.
+        bounds: (n, 2), for each token the index after the last character of the token before it in the context, and the
+            index of the first character of the token after it.
     """
 
     ids: list[int]
@@ -63,11 +68,34 @@ class Window(NamedTuple):
     begin: int
     offsets: NDArray[np.int64]
     leads: NDArray[np.bool_]
+    bounds: NDArray[np.int64]
 
     @property
     def type_ids(self) -> list[int]:
         """(T,), token types."""
         return [0] * self.prefix + [1] * (len(self.ids) - self.prefix)
+
+    def characters(self, context: str, first: int, last: int) -> tuple[int, int]:
+        """Return the index of the first character, and the index after the last character, of the tokens `first` to
+        `last` of the part, together with the characters around them that belong to no token.
+
+        An uncased tokenizer drops combining accents, and every BERT tokenizer drops control and format characters. A
+        dropped character belongs to the token directly before it. If there is no token directly before it, as at the
+        start of a word, it belongs to the token directly after it.
+
+        >>> tokens = np.array([[0, 4], [5, 6]])
+        >>> window = Window([], 2, 0, tokens, np.ones(2, bool), np.array([[0, 5], [4, 9]]))
+        >>> window.characters("cafe\u0301!", 0, 0)
+        (0, 5)
+
+        Reference: google-research/bert, `run_squad.py`, whose `get_final_text` returns the words of the context
+        """
+        begin, end = int(self.offsets[first, 0]), int(self.offsets[last, 1])
+        before, after = context[self.bounds[first, 0] : begin], context[end : self.bounds[last, 1]]
+        dropped = len(re.split(r"\s", before)[-1])
+        if dropped < len(before) or len(before) == begin:
+            begin -= dropped
+        return begin, end + len(re.split(r"\s", after, maxsplit=1)[0])
 
 
 def read_windows(
@@ -87,11 +115,13 @@ def read_windows(
     asked = question.ids[: longest_question(seq_len)]
     prefix, room = len(asked) + 2, seq_len - len(asked) - 3
     offsets = np.array(context.offsets, np.int64).reshape(-1, 2)
+    bounds = np.stack([[0, *offsets[:-1, 1]], [*offsets[1:, 0], END]], axis=1) if len(offsets) else offsets
     found = stretches(len(offsets), room, min(doc_stride, room))
     before, after = [special["[CLS]"], *asked, special["[SEP]"]], special["[SEP]"]
+    rows = ((slice(at, at + size), leads) for (at, size), leads in zip(found, _leads(found), strict=True))
     return [
-        Window([*before, *context.ids[at : at + size], after], prefix, at, offsets[at : at + size], leads)
-        for (at, size), leads in zip(found, _leads(found), strict=True)
+        Window([*before, *context.ids[part], after], prefix, part.start, offsets[part], leads, bounds[part])
+        for part, leads in rows
     ]
 
 
@@ -112,7 +142,11 @@ def find_answer(
         `start` is -1.
     """
     chances = [_log_softmax(each) for each in logits]
-    scored = [c for window, ends in zip(windows, chances, strict=True) for c in _candidates(window, ends, settings)]
+    scored = [
+        candidate
+        for window, ends in zip(windows, chances, strict=True)
+        for candidate in _candidates(context, window, ends, settings)
+    ]
     best: dict[str, tuple[float, int]] = {}
     for score, first, last in sorted(scored, key=lambda candidate: -candidate[0]):
         if context[first:last] not in best and len(best) < settings.n_best:
@@ -165,7 +199,9 @@ def stretches(tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
         begin += min(size, stride)
 
 
-def _candidates(window: Window, ends: NDArray[np.float64], settings: Spans) -> Iterator[tuple[float, int, int]]:
+def _candidates(
+    context: str, window: Window, ends: NDArray[np.float64], settings: Spans
+) -> Iterator[tuple[float, int, int]]:
     """Yield the most likely answers in a window as (score, index of the first character, index after the last
     character).
     """
@@ -179,8 +215,7 @@ def _candidates(window: Window, ends: NDArray[np.float64], settings: Spans) -> I
     scores = start[firsts][:, None] + end[lasts][None, :]
     usable = (length >= 1) & (length <= settings.max_answer) & np.isfinite(scores)
     for a, b in zip(*np.nonzero(usable), strict=True):
-        first, last = window.offsets[firsts[a], 0], window.offsets[lasts[b], 1]
-        yield float(scores[a, b]), int(first), int(last)
+        yield float(scores[a, b]), *window.characters(context, firsts[a], lasts[b])
 
 
 def _leads(found: Sequence[tuple[int, int]]) -> list[NDArray[np.bool_]]:

@@ -42,11 +42,13 @@ class Document:
         name: path of the file, and the number or title of the document if the file contains several.
         text: text as in the file, with `\\n` as newline.
         wikitext: whether the text is MediaWiki markup.
+        hidden: for MediaWiki markup, the names of the namespaces whose links are not text; see `plain_text`.
     """
 
     name: str
     text: str
     wikitext: bool = False
+    hidden: tuple[str, ...] = ()
 
 
 def read_documents(source: Source, layout: TextLayout, field: str, advance: Advance) -> Iterator[Document]:
@@ -70,8 +72,8 @@ def read_documents(source: Source, layout: TextLayout, field: str, advance: Adva
         yield from _arrow(source.path, field)
     elif source.kind == "wikipedia":
         with open_bytes(source.path, advance) as stream:
-            for title, text in read_pages(stream, source.path):
-                yield Document(f"{source.path}:{title}", text, wikitext=True)
+            for page in read_pages(stream, source.path):
+                yield Document(f"{source.path}:{page.title}", page.text, wikitext=True, hidden=page.hidden)
     elif source.kind == "json-lines":
         yield from _json_lines(source.path, field, advance)
     else:

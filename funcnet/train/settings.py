@@ -21,8 +21,10 @@ from funcnet.parallel import (
 from funcnet.settings import Range, with_helps
 from funcnet.train.precision import BFLOAT16, FLOAT32, Precision
 
-__all__ = ["CheckpointSettings", "DeviceSettings", "LoopSettings", "RunSettings", "open_layout"]
+__all__ = ["CheckpointSettings", "DeviceSettings", "LoopSettings", "RunSettings", "SaveEvery", "open_layout"]
 
+SaveEvery = Annotated[int, Range(0, note="0: only at the end")]
+"""The type of --save-every, the number of steps between two checkpoints; see `Cadence`."""
 MOST_DEVICES = 4096  # more virtual devices can exhaust the memory of the machine
 
 
@@ -100,7 +102,7 @@ class CheckpointSettings:
 
     evaluate_every: Annotated[int, Range(0, note="0: only at the end")] = 250
     """Number of steps between two evaluations. With 0, the model is evaluated only at the end."""
-    save_every: Annotated[int, Range(0, note="0: only at the end")] = 250
+    save_every: SaveEvery = 250
     """Number of steps between two checkpoints. With 0, a checkpoint is saved only at the end."""
     keep: Annotated[int, Range(1)] = 2
     """Number of recent checkpoints to keep, in addition to the best one."""

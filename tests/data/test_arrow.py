@@ -1,6 +1,7 @@
 """Columns come back as they went in, memory-mapped; a bad file is an error, and a failed write leaves nothing."""
 
 import numpy as np
+import pandas as pd
 import pyarrow
 import pytest
 
@@ -29,6 +30,35 @@ def test_empty_columns(tmp_path):
     write_columns(tmp_path / "x.arrow", {"ids": np.empty(0, np.int32), "wide": np.empty((0, 3), np.int32)})
     read, _ = read_columns(tmp_path / "x.arrow")
     assert read["ids"].shape == (0,) and read["wide"].shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.ma.array([1, 2], mask=[False, True]),  # np.asarray drops the mask
+        pd.array([1, None], dtype="Int64"),
+        np.array([1, None], object),
+        np.array(["1", "2"]),
+        np.array(["2020-01-01", "NaT"], "M8[D]"),
+        np.array([1j, 2]),
+        np.arange(2, dtype=np.longdouble),
+    ],
+)
+def test_columns_with_missing_values_or_without_numbers_are_refused(tmp_path, column):
+    with pytest.raises(ValueError, match=r"column 'a' has values that are missing or not numbers; expected integers, "):
+        write_columns(tmp_path / "x.arrow", {"a": column})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_numbers_in_another_order_of_bytes_and_files_of_several_blocks(tmp_path):
+    columns = {"a": np.arange(4, dtype=">i4"), "b": np.arange(8.0).reshape(4, 2), "c": np.ma.array([1, 2, 3, 4])}
+    write_columns(tmp_path / "x.arrow", columns)
+    table = pyarrow.ipc.open_file(tmp_path / "x.arrow").read_all()
+    with pyarrow.ipc.new_file(tmp_path / "y.arrow", table.schema) as writer:
+        writer.write_table(table, max_chunksize=3)
+    for name in ("x", "y"):
+        read, _ = read_columns(tmp_path / f"{name}.arrow")
+        assert {key: value.tolist() for key, value in read.items()} == {k: v.tolist() for k, v in columns.items()}
 
 
 def test_errors_name_the_file_and_leave_nothing(tmp_path):

@@ -42,6 +42,18 @@ def test_an_arrow_table():
     assert item["x"].tolist() == [0, 1] and item["name"] == "row 0"
 
 
+@pytest.mark.parametrize("kind", [pa.int8(), pa.uint64(), pa.int64(), pa.float32(), pa.list_(pa.int16(), 2)])
+def test_the_dtype_of_a_batch_is_that_of_its_column(kind):
+    """Rows of a column with nulls had the dtype of Python's numbers, int64 or float64."""
+    one = [3, 100] if pa.types.is_fixed_size_list(kind) else 100
+    table = pa.table({"x": pa.chunked_array([pa.array([one, one], kind), pa.array([None, one], kind)])})
+    batch, other = (items_of(table).__getitems__(rows)["x"] for rows in ([0, 3], [1]))
+    assert batch.dtype == other.dtype == np.dtype(getattr(kind, "value_type", kind).to_pandas_dtype())
+    assert batch.tolist() == [one, one] and batch.shape == (2, *np.shape(one))
+    with pytest.raises(TypeError, match=rf"column 'x' has a null in row 2; expected numbers, {batch.dtype}, in every"):
+        items_of(table).__getitems__([1, 2])
+
+
 def test_hugging_face_datasets():
     datasets = pytest.importorskip("datasets")
     rows = {"x": [[1, 2], [3, 4], [5, 6]], "label": [0, 1, 0], "text": ["a", "b", "c"]}
@@ -51,6 +63,19 @@ def test_hugging_face_datasets():
     assert batch["label"].tolist() == [0, 1, 0] and batch["text"] == ["a", "b", "c"]
     (batch,) = DataLoader(plain.with_format("numpy"), 3)
     assert batch["x"].tolist() == rows["x"] and list(batch["text"]) == rows["text"]
+
+
+@pytest.mark.parametrize("form", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("values", [[2**60 + 1, 2, None, 4], [[1], [2], [3], [None]]])
+@pytest.mark.parametrize("size", [2, None])
+def test_a_null_among_integers_of_hugging_face_is_refused(form, values, size):
+    """The formats of `datasets` make floats of a batch of integers with a null."""
+    datasets = pytest.importorskip("datasets")
+    data = datasets.Dataset.from_dict({"x": values})
+    with pytest.raises(TypeError, match=r"column 'x' has a null; expected int64 in every row .*, got float.. with NaN"):
+        list(DataLoader(data.with_format(form), size))
+    with pytest.raises(TypeError, match=r"found <class 'NoneType'>|got None"):
+        list(DataLoader(data, 2))
 
 
 def test_a_truncated_shard_is_named(tmp_path):

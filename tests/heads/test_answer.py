@@ -4,13 +4,15 @@ import dataclasses
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from funcnet.heads.answer import Answer
 from funcnet.heads.reading.squad import Question, read_squad
 from funcnet.tasks.finetuning import directory
 from funcnet.tasks.finetuning.predict import predict
 from funcnet.tasks.finetuning.rows import encode_rows
-from funcnet.text import load_tokenizer
+from funcnet.text import load_tokenizer, train_wordpiece
 from tests import real_data
 from tests.tasks.small_bert import write_model
 
@@ -79,3 +81,50 @@ def test_no_answer_is_longer_than_allowed(tokenizer):
     for told in head.answers(questions, rows.details, rows.counts, sure(rows, np.random.default_rng(2))):
         assert 1 <= len(told["n_best"]) <= 3
         assert all(len(tokenizer.encode(e["text"], add_special_tokens=False).ids) <= 1 for e in told["n_best"])
+
+
+# What normalisation drops: accents (of uncased models), characters that are not seen, and those that stand for none.
+DROPPED = "\u0301\u0308\u3099\ufe0f\u200b\u200d\u00ad\ufeff\x00\x7f\ufffd\ue000"
+LETTERS = train_wordpiece(["cafe zurich naive ka s a c e f i k n r u v z ( , ."] * 3, vocab_size=60)
+
+
+def predicted(context, answer, start, seq_len=64):
+    """What a model that knows its labels answers, by way of training's labels."""
+    question = Question("1", "a", context, ((answer, start),), None, "")
+    rows = encode_rows(Answer(doc_stride=16), [question], LETTERS, seq_len, labelled=True)
+    (told,) = Answer().answers([question], rows.details, rows.counts, sure(rows, np.random.default_rng(0)))
+    assert context[told["start"] :].startswith(told["answer"])
+    return told["answer"]
+
+
+@pytest.mark.every_row
+@pytest.mark.parametrize(
+    ("before", "answer", "after"),
+    [
+        ("a ", "cafe\u0301", ""),  # at the end of the text, where the label was "no answer"
+        ("a ", "cafe\u0301", ", a"),
+        ("a (", "Zu\u0308rich", ")"),
+        ("a ", "cafe\u0301s nai\u0308ve", " a"),
+        ("a ", "か\u3099", "。"),
+        ("", "\u200bcafe", " a"),  # at the start of the text
+        ("a ", "\u200b\u200bcafe", " a"),
+        ("a ", "ca\u00adfe\u00ad", "-a"),
+        ("a ", "cafe\x00\ufffd", " \u0301 a"),
+        ("a ", "\ue000 cafe \ufe0f", " a"),  # words of dropped characters alone: a part of no answer
+        ("a ", " cafe ", " a"),
+        ("a" + "\u0301 a" * 80 + " ", "cafe\u0301", " \u0301a" * 80),
+    ],
+)
+def test_an_answer_reaches_over_what_normalisation_drops(before, answer, after):
+    assert predicted(before + answer + after, answer, len(before)) == answer.strip("\ue000\ufe0f ")
+
+
+@given(
+    st.lists(st.tuples(st.text(DROPPED, max_size=2), st.text("cafezurins", min_size=1), st.text(DROPPED)), min_size=1),
+    st.data(),
+)
+def test_words_are_answered_with_all_that_they_have(parts, data):
+    words = [before + "".join(a + after[:1] for a in letters[:4]) + after for before, letters, after in parts]
+    first = data.draw(st.integers(0, len(words) - 1))
+    answer = " ".join(words[first : first + data.draw(st.integers(1, 3))])
+    assert predicted(" ".join(words), answer, len("".join(f"{word} " for word in words[:first]))) == answer

@@ -71,6 +71,17 @@ def test_objectives_return_sums(data, tmp_path, monkeypatch, task):
     assert checked == [task]
 
 
+@pytest.mark.every_row
+@pytest.mark.parametrize("task", ["pretrain", "train-images", "classify", "quantize"])
+def test_every_command_that_trains_saves_as_often_as_one_likes(tmp_path, task, capsys):
+    command = {
+        "classify": ["finetune", "classify", "--model", tmp_path, "--train", tmp_path],
+        "quantize": ["quantize", tmp_path],
+    }
+    assert run_here(*command.get(task, [task]), "--out", tmp_path / "out", "--save-every", "-1") == 2
+    assert "--save-every is out of range; expected at least 0 (0: only at the end), got -1" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "parallel"), list(zip(TASKS, itertools.cycle(["jit", "shard_map", "pmap"]), strict=False))

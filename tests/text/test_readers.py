@@ -216,7 +216,7 @@ def test_a_wikipedia_dump(tmp_path):
         ("[[a|b]]s and [[c]]s [[d (e)|]]", "bs and cs"),
         ("[[Datei:x.jpg|mini|[[y]] ''z'']]t", "t"),
         ("x<!-- [[y]] -->z<ref name=q />!", "xz!"),
-        ("a<br />b <span style='x'>c</span>", "ab c"),
+        ("a<br />b <span style='x'>c</span>", "a b c"),
         ("{| a\n{| b\n|}\n|}\nafter", "after"),
         ("__NOTOC__\n=== H ===\n# one\n# two", "H\n\none two"),
         ("a<ref>b</REF >c<ref name='x'/>d<ref>e", "acde"),
@@ -232,7 +232,14 @@ def test_markup(markup, plain):
 
 
 @pytest.mark.parametrize(
-    ("broken", "end"), [("<ref>words ", "x"), ("<!-- words ", ""), ("[//x words\n", "x"), ("=" * 20, "x")], ids=repr
+    ("broken", "end"),
+    [
+        *((markup, "x") for markup in ("<ref>words ", "[//x words\n", "=" * 20, "{{words ", "{{words {", "[[words [")),
+        *((markup, "x") for markup in ("[[words [[a]] ", "{|\n|}\n|}\n", "! words\n", "<br", "__A_", "a{{b}}", "}}]]")),
+        ("| words\n", "x"),
+        ("<!-- words ", ""),
+    ],
+    ids=repr,
 )
 def test_broken_markup_takes_no_longer(broken, end):
     """Looking for an end anew at each of many beginnings took minutes to hours for such a page."""

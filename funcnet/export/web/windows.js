@@ -10,13 +10,16 @@ export function longestQuestion(longest) {
   return Math.min(64, Math.floor(longest / 2));
 }
 
+const DROPPED = /^[^\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]*/; // no white space of Python
+
 /**
  * Return the rows [CLS] question [SEP] part [SEP]: [{ids, types, prefix, tokens, leads}].
  *
  * `question` has at most `longestQuestion` ids. The argument `tokens` has the tokens of the text, as
  * `tokenizer.located` returns them. In a row, `tokens` has those of the part, and `prefix` is the number of tokens
  * before the part. `leads` is true for a token if this is the row with the most context around the token. An answer
- * begins only at such a token.
+ * begins only at such a token. `before` is the end of the token before the part, and `after` is the start of the token
+ * after it.
  */
 export function readWindows(question, tokens, { cls, sep }, longest, stride) {
   const prefix = [cls, ...question, sep];
@@ -27,7 +30,9 @@ export function readWindows(question, tokens, { cls, sep }, longest, stride) {
     const part = tokens.slice(begin, begin + size);
     const ids = [...prefix, ...part.map(({ id }) => id), sep];
     const types = ids.map((_, place) => Number(place >= prefix.length));
-    return { ids, types, prefix: prefix.length, tokens: part, leads: part.map((_, i) => owners[begin + i] === number) };
+    const leads = part.map((_, i) => owners[begin + i] === number);
+    const [before, after] = [tokens[begin - 1]?.end ?? 0, tokens[begin + size]?.start];
+    return { ids, types, prefix: prefix.length, tokens: part, leads, before, after };
   });
 }
 
@@ -63,7 +68,7 @@ function ownersOf(found, count) {
  */
 export function findAnswer(text, windows, logits, settings) {
   const chances = windows.map(({ ids }, row) => [0, 1].map((end) => logSoftmax(ids.map((_, i) => logits[row][2 * i + end]))));
-  const scored = windows.flatMap((window, row) => candidates(window, chances[row], settings));
+  const scored = windows.flatMap((window, row) => candidates(text, window, chances[row], settings));
   const found = new Map();
   for (const { score, start, end } of scored.sort((a, b) => b.score - a.score)) {
     if (found.size === settings.n_best) break;
@@ -83,15 +88,26 @@ export function findAnswer(text, windows, logits, settings) {
 }
 
 /** Return the likeliest answers in one row: [{score, start, end}]. */
-function candidates({ prefix, tokens, leads }, [starts, ends], { n_best: count, max_answer: most }) {
+function candidates(text, window, [starts, ends], { n_best: count, max_answer: most }) {
+  const { prefix, tokens, leads } = window;
   const part = (values) => values.slice(prefix, prefix + tokens.length);
   const [start, end] = [part(starts).map((value, i) => (leads[i] ? value : -Infinity)), part(ends)];
   const lasts = highest(end, count);
   return highest(start, count).flatMap((first) =>
     lasts
       .filter((last) => leads[first] && last >= first && last - first < most)
-      .map((last) => ({ score: start[first] + end[last], start: tokens[first].start, end: tokens[last].end })),
+      .map((last) => ({ score: start[first] + end[last], ...characters(text, window, first, last) })),
   );
+}
+
+/** Return {start, end} of tokens together with the characters around them that normalisation dropped. */
+function characters(text, { tokens, before, after }, first, last) {
+  const [{ start }, { end }] = [tokens[first], tokens[last]];
+  const ahead = text.slice(tokens[first - 1]?.end ?? before, start);
+  const dropped = [...ahead].reverse().join("").match(DROPPED)[0].length;
+  const isNext = dropped < ahead.length || ahead.length === start; // no token directly before them
+  const behind = text.slice(end, tokens[last + 1]?.start ?? after);
+  return { start: start - (isNext ? dropped : 0), end: end + behind.match(DROPPED)[0].length };
 }
 
 function logSoftmax(logits) {

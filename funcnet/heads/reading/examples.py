@@ -6,13 +6,13 @@ column per choice (`choice0`, `choice1`, … or `ending0`, `ending1`, …).
 """
 
 import difflib
-import math
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from funcnet.heads.reading.labels import as_class, as_classes, as_index, as_number
 from funcnet.heads.reading.tables import COLUMNS, Record, Table, read_table, read_text
 
 __all__ = [
@@ -52,7 +52,6 @@ class Columns:
 
 
 DEFAULT = Columns()
-LARGEST = 1e37  # bound of labels that are numbers, because they are learned in float32
 
 
 @dataclass(frozen=True)
@@ -154,7 +153,7 @@ def read_texts(
         value = None
         if labelled:
             cell, where = row.values.get(label), f"read_table: {place(table.file, row.line)}, column {label!r}"
-            value = as_number(where, cell) if numbers else _classes(where, cell, columns.separator)
+            value = as_number(where, cell) if numbers else as_classes(where, cell, columns.separator)
         one = _text(table.file, row, text)
         other = _text(table.file, row, second) if pairs else None
         examples.append(TextExample(one, other, value, place(table.file, row.line), label))
@@ -226,7 +225,8 @@ def read_choices(path: str | Path, columns: Columns, *, labelled: bool = True) -
             )
         begin = f"{_text(table.file, row, second)} " if second else ""
         choices = [f"{begin}{choice}" for choice in found]
-        which = _choice(f"{where}, column {label!r}", row.values.get(label), len(choices)) if labelled else None
+        place_of_label = f"read_choices: {where}, column {label!r}"
+        which = as_index(place_of_label, row.values.get(label), len(choices)) if labelled else None
         examples.append(ChoiceExample(_text(table.file, row, text), choices, which, where))
     return examples
 
@@ -238,25 +238,6 @@ def place(path: Path, line: int) -> str:
     'a.csv, line 3'
     """
     return f"{path}, line {line}"
-
-
-def as_number(where: str, value: Any) -> float:
-    """Convert a label to a number in the range of float32. Error messages begin with `where`.
-
-    >>> as_number("a.csv, line 3", "2.5")
-    2.5
-    """
-    try:
-        found = math.nan if isinstance(value, str) and "_" in value else float(value)  # Python reads 1_000 as a number
-    except (TypeError, ValueError, OverflowError):
-        found = math.nan
-    if not abs(found) < LARGEST:
-        got = "nothing" if value in (None, "") else repr(value)
-        raise ValueError(
-            f"{where}: invalid number; expected a number between -{LARGEST} and {LARGEST}, got {got}. Use the task "
-            "`classify` for labels that are not numbers."
-        )
-    return found
 
 
 def _require_columns(table: Table, names: Sequence[str]) -> None:
@@ -298,63 +279,34 @@ def _text(path: Path, row: Record, column: str) -> str:
     return value
 
 
-def _classes(where: str, value: Any, separator: str | None) -> str | tuple[str, ...]:
-    if isinstance(value, list):
-        return tuple(_class(where, one) for one in value)
-    if isinstance(value, str) and re.fullmatch(r'\s+".*"\s*', value, re.DOTALL):
-        raise ValueError(
-            f"{where}: a space before a quote makes the quotes part of the label; expected a label, got {value!r:.40}. "
-            "Remove the space and the quotes."
-        )
-    if separator is not None and isinstance(value, str):
-        return tuple(one.strip() for one in value.split(separator) if one.strip())
-    return _class(where, value)
-
-
-def _class(where: str, value: Any) -> str:
-    if value is None or not str(value).strip():
-        raise ValueError(f"{where}: the label is missing; expected a label, got nothing. Add a label to every row.")
-    if isinstance(value, list | dict):
-        raise ValueError(f"{where}: not a label; expected a string or a number, got {value!r:.40}.")
-    return str(value).strip()  # a trailing space, which is invisible, does not make a new class
-
-
-def _choice(where: str, value: Any, count: int) -> int:
-    try:
-        which = int(value) if isinstance(value, str) or int(value) == value else -1
-    except (TypeError, ValueError, OverflowError):
-        which = -1
-    if not 0 <= which < count:
-        raise ValueError(
-            f"read_choices: {where}: the label is out of range; expected an index from 0 to {count - 1}, got {value!r}."
-        )
-    return which
-
-
 def _token_objects(table: Table, columns: Columns, labelled: bool) -> list[TokenExample]:
     words, tags = columns.text or "tokens", columns.label or "tags"
     _require_columns(table, [words, *([tags] if labelled else [])])
     examples = []
     for row in table.rows:
-        where = place(table.file, row.line)
-        lists = [row.values.get(name) for name in ([words, tags] if labelled else [words])]
-        for name, value in zip((words, tags), lists, strict=False):
-            if not isinstance(value, list):
-                raise ValueError(f"read_tokens: {where}, column {name!r}: not a list; expected a list, got {value!r}.")
-            wrong = [one for one in value if not isinstance(one, str | int | float)]
-            if wrong:
-                raise ValueError(
-                    f"read_tokens: {where}, column {name!r}: not a list of words; expected only words, got "
-                    f"the item {wrong[0]!r:.40}."
-                )
-        filled = [[str(one) for one in value or []] for value in lists]
-        if len(filled[0]) != len(filled[-1]):
+        where = f"read_tokens: {place(table.file, row.line)}"
+        found, marks = _list(where, row, words), None
+        wrong = [one for one in found if not isinstance(one, str | int | float) or one != one]  # NaN is not a word
+        if wrong:
             raise ValueError(
-                f"read_tokens: {where}: the numbers of words and tags differ; expected one tag per word, got "
-                f"{len(filled[0])} words and {len(filled[-1])} tags."
+                f"{where}, column {words!r}: not a list of words; expected only words, got the item {wrong[0]!r:.40}."
             )
-        examples.append(TokenExample(filled[0], filled[1] if labelled else None, where))
+        if labelled:
+            marks = [as_class(f"{where}, column {tags!r}", one) for one in _list(where, row, tags)]
+            if len(found) != len(marks):
+                raise ValueError(
+                    f"{where}: the numbers of words and tags differ; expected one tag per word, got {len(found)} words "
+                    f"and {len(marks)} tags."
+                )
+        examples.append(TokenExample([*map(str, found)], marks, place(table.file, row.line)))
     return examples
+
+
+def _list(where: str, row: Record, column: str) -> list[Any]:
+    value = row.values.get(column)
+    if not isinstance(value, list):
+        raise ValueError(f"{where}, column {column!r}: not a list; expected a list, got {value!r}.")
+    return value
 
 
 def _conll(path: Path, labelled: bool) -> list[TokenExample]:

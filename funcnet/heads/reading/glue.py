@@ -8,7 +8,8 @@ test file, `diagnostic.tsv`.
 from dataclasses import dataclass
 from pathlib import Path
 
-from funcnet.heads.reading.examples import TextExample, as_number, place
+from funcnet.heads.reading.examples import TextExample, place
+from funcnet.heads.reading.labels import as_class, as_number
 from funcnet.heads.reading.tables import read_text, tab_rows
 
 __all__ = ["GlueTask", "glue_task", "is_glues", "read_glue"]
@@ -117,8 +118,4 @@ def read_glue(path: str | Path, task: GlueTask, *, labelled: bool = True) -> tup
 
 def _label(path: Path, line: int, cell: str, task: GlueTask) -> str | float:
     where = f"read_glue: {place(path, line)}, column {task.label!r}"
-    if task.is_number:
-        return as_number(where, cell)
-    if not cell:
-        raise ValueError(f"{where}: the label is missing; expected a label, got nothing. Add a label to every row.")
-    return cell
+    return as_number(where, cell) if task.is_number else as_class(where, cell)

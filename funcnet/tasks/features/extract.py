@@ -97,6 +97,7 @@ class FeatureExtractor:
         config = bert.BertConfig.load(path)
         self.layers = tuple(layers)
         self.pool, self.width, self.truncated = pool, config.hidden_size, 0
+        self._takes_pairs = config.type_vocab_size > 1
         states = config.num_hidden_layers + 1
         taken = [_layer(layer, states) for layer in self.layers]
         if not taken:
@@ -132,8 +133,18 @@ class FeatureExtractor:
         )
 
     def __call__(self, texts: Iterable[Text]) -> Iterator[Features]:
-        """Yield the vectors of each text, in order. At most a few thousand texts are read from `texts` at a time."""
+        """Yield the vectors of each text, in order. At most a few thousand texts are read from `texts` at a time.
+
+        Raises:
+            ValueError: if a text is a pair and the model has only one token type.
+        """
         for some in DataLoader(_Texts(texts), WINDOW, collate_fn=list):
+            pair = next((one for one in some if not isinstance(one, str)), None)
+            if pair is not None and not self._takes_pairs:
+                raise ValueError(
+                    "features: the model has one token type; expected single texts, or a model with type_vocab_size >= "
+                    f"2 in config.json, got the pair {pair!r:.60}."
+                )
             encodings = self._tokenizer.encode_batch(some)
             self.truncated += sum(bool(encoding.overflowing) for encoding in encodings)
             for encoding, value in zip(encodings, self.run(self.model, encodings), strict=True):

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 from funcnet import text
 from funcnet.data import bucket_lengths, permute
-from funcnet.heads import TrainedHead, check_length, trained_head
+from funcnet.heads import TrainedHead, check_length, require_types, trained_head
 from funcnet.heads.reading.glue import glue_task
 from funcnet.models import bert
 from funcnet.settings import flat
@@ -70,6 +70,7 @@ def read_data(settings: FinetuningSettings) -> FinetuningData:
     head = make_head(settings)
     examples: Sequence[Any] = head.read(train_file, labelled=True)
     head = head.learn(examples)
+    require_types(head, model, f"finetune: {settings.model}")
     metric, share = settings.evaluation.metric, settings.examples.split
     if metric not in (None, "loss", *head.figures):
         raise ValueError(

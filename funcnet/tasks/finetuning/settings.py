@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from funcnet.settings import Range, check_ranges, defaults, flag, flat, with_helps
-from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings
+from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings, SaveEvery
 
 __all__ = ["EvaluationSettings", "ExampleSettings", "FinetuningSettings", "InputSettings", "UpdateSettings"]
 
@@ -92,10 +92,13 @@ class UpdateSettings:
 @with_helps
 @dataclasses.dataclass(frozen=True)
 class EvaluationSettings:
-    """How often the model is evaluated, and how the best model is chosen."""
+    """How often the model is evaluated and saved, and how the best model is chosen."""
 
     evaluations: Annotated[int, Range(1)] = 1
     """Number of times per epoch to evaluate on the validation examples. The best model so far is kept."""
+    save_every: SaveEvery | None = None
+    """Number of steps between two checkpoints. With 0, a checkpoint is saved only at the end. The default is the number
+    of steps between two evaluations, but at least 50. Checkpoints are removed when the run has finished."""
     patience: Annotated[int, Range(0, note="0: never")] = 0
     """End the run early after this number of evaluations without a better model. With 0, the run never ends early."""
     metric: str | None = None

@@ -23,8 +23,8 @@ from funcnet.train.best import goodness
 
 __all__ = ["FinetuningTask", "finetune"]
 
-# Minimum number of steps between two checkpoints. A checkpoint is three times as large as the model, and takes as long
-# as a few steps.
+# Minimum number of steps between two checkpoints by default. A checkpoint is three times as large as the model, and
+# takes as long as a few steps.
 SAVE_EVERY = 50
 LOSSES = ("loss", "mse")  # metrics for which a smaller value is better
 
@@ -70,7 +70,8 @@ class FinetuningTask(Task):
         self.shown = {"loss": "loss", metric: metric}
         every = max(1, epoch // evaluation.evaluations)
         validated = every if self.data.validation is not None else 0
-        self.cadence = Cadence(steps, settings.loop.log_every, validated, max(every, SAVE_EVERY))
+        saved = max(every, SAVE_EVERY) if evaluation.save_every is None else evaluation.save_every
+        self.cadence = Cadence(steps, settings.loop.log_every, validated, saved)
         self.seeds = range(settings.run.seed, settings.run.seed + evaluation.seeds)
         self.facts = [{"vocabulary": vocabulary_digest(self.data.tokenizer)}, self.data.fingerprint()]
         self.sources = {"vocabulary": str(settings.model), **self.data.sources(settings)}

@@ -8,15 +8,15 @@ import dataclasses
 import gzip
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
 
 from funcnet.data import ArrayDataset, DataLoader, Dataset, pad_batch
+from funcnet.tasks.images.pixels import read_pixels
 from funcnet.train import RunError
 
 __all__ = ["ImageFolder", "LabelledImages", "open_images", "padded_batches", "read_idx"]
@@ -52,8 +52,9 @@ def open_images(data: Path | None, image_size: int = 64) -> LabelledImages:
     """Open the training and test images: a folder of images or idx files (see `ImageSettings.data`), or scikit-learn's
     digits.
 
-    The images of a folder are resized to a height and width of `image_size` pixels. A missing or empty folder, a
-    damaged file and a missing scikit-learn raise a `RunError`.
+    The images of a folder are resized to a height and width of `image_size` pixels. Hidden files and folders are left
+    out. A missing or empty folder, a damaged file, a class that occurs only in the test images, and a missing
+    scikit-learn raise a `RunError`.
 
     >>> found = open_images(None)
     >>> len(found.train), len(found.test), found.train[np.arange(2)]["image"].shape
@@ -65,6 +66,8 @@ def open_images(data: Path | None, image_size: int = 64) -> LabelledImages:
         raise RunError(f"train-images: --data {data} is not a folder; expected a folder of images.")
     if any((data / name).exists() or (data / f"{name}.gz").exists() for pair in IDX for name in pair):
         arrays = [read_idx(data / name) for pair in IDX for name in pair]
+        trained, tested = (set(map(str, labels.ravel().tolist())) for labels in (arrays[1], arrays[3]))
+        _require_trained(data, trained, tested)
         return _arrays(*arrays, classes=tuple(str(number) for number in range(int(arrays[1].max()) + 1)))
     return _folder(data, image_size)
 
@@ -72,8 +75,9 @@ def open_images(data: Path | None, image_size: int = 64) -> LabelledImages:
 class ImageFolder(Dataset[dict[str, Any]]):
     """A dataset of image files with labels. Several threads read the files when the dataset is indexed.
 
-    Images are resized to a height and width of `size` pixels. `transform` is applied to the images (B, 3, H, W),
-    float32 values from 0 to 1. A file that is not an image raises a `RunError`, which names the file.
+    Images of every mode of Pillow are read and resized to a height and width of `size` pixels (see `read_pixels`).
+    `transform` is applied to the images (B, 3, H, W), float32 values from 0 to 1. A file that is not an image raises a
+    `RunError`, which names the file.
     """
 
     def __init__(
@@ -97,18 +101,9 @@ class ImageFolder(Dataset[dict[str, Any]]):
     def __getitems__(self, indices: Sequence[int]) -> dict[str, NDArray[Any]]:
         """Return the batch that contains the images at these indices."""
         with concurrent.futures.ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # Pillow releases the GIL
-            images = np.stack(list(pool.map(self._read, (self.files[index] for index in indices))))
+            read = lambda index: read_pixels(self.files[index], self.size)
+            images = np.stack(list(pool.map(read, indices)))
         return {"image": self.transform(images), "label": self.labels[np.asarray(indices)]}
-
-    def _read(self, file: Path) -> NDArray[np.float32]:
-        try:
-            with Image.open(file) as image:
-                resized = image.convert("RGB").resize((self.size, self.size), Image.Resampling.BILINEAR)
-                return np.asarray(resized, np.float32).transpose(2, 0, 1) / np.float32(255)  # (3, H, W)
-        except (OSError, UnidentifiedImageError, ValueError) as error:
-            raise RunError(
-                f"train-images: {file} cannot be read; expected an image, got a damaged file ({error})."
-            ) from error
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
@@ -191,15 +186,21 @@ def _folder(data: Path, image_size: int) -> LabelledImages:
     tests = [data / name for name in ("test", "val") if (data / name).is_dir()]
     is_divided = bool(tests) and (data / "train").is_dir()
     roots = [data / "train", tests[0]] if is_divided else [data]
-    classes = tuple(sorted(one.name for one in roots[0].iterdir() if one.is_dir() and _images(one)))
+    classes = _classes(roots[0])
     if len(classes) < 2:
         raise RunError(
             f"train-images: --data {roots[0]} has too few classes; expected at least two subfolders with images, one "
             f"per class, got {', '.join(classes) or 'none'}. The suffixes of images are {', '.join(SUFFIXES)}."
         )
+    _require_trained(data, classes, _classes(roots[-1]))
     found = [[(file, label) for label, name in enumerate(classes) for file in _images(r / name)] for r in roots]
     if is_divided:
         train, test = found
+        if not test:
+            raise RunError(
+                f"train-images: --data {tests[0]} has no images; expected subfolders with images, one per class, got "
+                "none."
+            )
     else:
         train, test = ([found[0][index] for index in part] for part in _every_fifth(len(found[0])))
     listed = [
@@ -221,7 +222,30 @@ def _dataset(part: Sequence[tuple[Path, int]], size: int, *transform: Callable[.
     return ImageFolder([file for file, _ in part], [label for _, label in part], size, *transform)
 
 
+def _classes(folder: Path) -> tuple[str, ...]:
+    """Return the names of the subfolders with images."""
+    folders = [one for one in folder.iterdir() if one.is_dir() and not _is_hidden(one.name)]
+    return tuple(sorted(one.name for one in folders if _images(one)))
+
+
 def _images(folder: Path) -> list[Path]:
+    """Return the image files in a folder and its subfolders, without hidden ones."""
     if not folder.is_dir():
         return []
-    return sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES)
+    found = (file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES and not file.is_dir())
+    return sorted(file for file in found if not any(map(_is_hidden, file.relative_to(folder).parts)))
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".")
+
+
+def _require_trained(data: Path, trained: Collection[str], tested: Collection[str]) -> None:
+    """Raise a RunError if a class occurs only in the test images."""
+    unseen = sorted(set(tested) - set(trained))
+    if unseen:
+        raise RunError(
+            f"train-images: --data {data} has test images of classes without training images; expected only the "
+            f"classes {', '.join(sorted(trained))}, got {', '.join(unseen)}. Add training images, or remove these test "
+            "images."
+        )

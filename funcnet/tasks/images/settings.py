@@ -29,8 +29,9 @@ class ImageSettings:
     run: RunSettings
     data: Path | None = None
     """Folder with one subfolder of images per class. A fifth of the images is used for testing, unless the folder is
-    divided into train/ and test/ (or val/), each with one subfolder per class. The folder may instead contain the four
-    idx files of MNIST or Fashion-MNIST, compressed (.gz) or not. The default is scikit-learn's digits."""
+    divided into train/ and test/ (or val/), each with one subfolder per class. Hidden files and folders are left out.
+    The folder may instead contain the four idx files of MNIST or Fashion-MNIST, compressed (.gz) or not. The default is
+    scikit-learn's digits."""
     image_size: Annotated[int, Range(8)] = 64
     """Height and width to which image files are resized, in pixels. The digits and images in idx files keep their
     size."""

@@ -83,7 +83,7 @@ def write_text_shards(build: BuildState, wanted: Collection[int] | None) -> None
             build.progress("sentences", position, total)
             if (wanted is None or shard in wanted) and not _has_text(build.folder, shard, origin):
                 # UTF-8 takes half of the memory of a str in many alphabets
-                texts = [(document.text.encode(), document.wikitext) for document in documents]
+                texts = [(one.text.encode(), one.hidden if one.wikitext else None) for one in documents]
                 documents.clear()
                 yield build.folder, shard, origin, language, texts
 
@@ -127,9 +127,13 @@ def read_text_shard(folder: Path, shard: int) -> Iterator[list[str]]:
 
 
 def _write_text(
-    folder: Path, shard: int, origin: Mapping[str, str], language: str, documents: Sequence[tuple[bytes, bool]]
+    folder: Path,
+    shard: int,
+    origin: Mapping[str, str],
+    language: str,
+    documents: Sequence[tuple[bytes, tuple[str, ...] | None]],
 ) -> None:
-    """Split documents, given as (UTF-8 text, whether it is wikitext), into sentences, and write them.
+    """Split documents, given as (UTF-8 text, `Document.hidden` of wikitext or None), into sentences, and write them.
 
     The file `text` has one sentence per line and a blank line after each document (Google's format). The file
     `documents` has the number of characters, a digest and the number of sentences of each document.
@@ -137,9 +141,9 @@ def _write_text(
     files, whole = DataFiles(folder), hashlib.sha256()
     columns: dict[str, list[int]] = {"characters": [], "digest": [], "sentences": []}
     with replacing(files.text(shard)) as part, part.open("wb") as file:
-        for encoded, is_wikitext in documents:
+        for encoded, hidden in documents:
             text = encoded.decode()
-            text = (plain_text(text) if is_wikitext else text).strip()
+            text = (text if hidden is None else plain_text(text, hidden=hidden)).strip()
             sentences = split_sentences(text, language=language)
             if not sentences:  # the document has only markup
                 continue

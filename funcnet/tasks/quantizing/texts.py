@@ -6,7 +6,8 @@ from typing import Any
 
 from funcnet.heads import TextEncoder
 from funcnet.heads.buckets import pad
-from funcnet.text import load_tokenizer, special_ids
+from funcnet.models.bert import BertConfig
+from funcnet.text import load_tokenizer, require_fit, special_ids
 from funcnet.train import Context, Task
 
 __all__ = ["TextsTask"]
@@ -17,7 +18,7 @@ class TextsTask(Task):
 
     Raises:
         OSError: if the file cannot be read.
-        ValueError: if the file has no text.
+        ValueError: if the file has no text, or the vocabulary has more entries than the model's word table.
     """
 
     unit = "tokens"
@@ -25,6 +26,7 @@ class TextsTask(Task):
     def __init__(self, directory: Path, file: Path, batch_size: int, seq_len: int, context: Context):
         self.name, self.layout, self.batch_size, self.seq_len = directory.name, context.layout, batch_size, seq_len
         tokenizer = load_tokenizer(directory)
+        require_fit(tokenizer, BertConfig.load(directory).vocab_size, where=f"quantize: {directory}")
         self.pad_id = special_ids(tokenizer)["[PAD]"]
         texts = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
         if not texts:

@@ -21,7 +21,10 @@ SCRIPT = """
     return { rows, ...windows.findAnswer(context, rows, logits.map((row) => row.flat()), settings) };
   });
 """
-STRANGE = "The caf\u00e9 \U0001f600, Z\u00fcrich\tand e\u0301t\u00e9\u2028\U0002f800中文 \u200b [MASK]the\u00a0 ﬁsh. "
+STRANGE = (
+    "The caf\u00e9 \U0001f600, Z\u00fcrich\tand e\u0301t\u00e9\u2028\U0002f800中文 \u200b "
+    "[MASK]the\u00a0 ﬁsh, \u200bcat\u0308\u00ad-\x1cdog\U000e0001. "
+)
 
 
 def cases(tokenizer) -> list[tuple[dict, list, Spans]]:

@@ -98,6 +98,18 @@ def test_killed_and_resumed_it_has_the_same_bits(classified, model, tmp_path):
         assert (out / name).read_bytes() == (classified / name).read_bytes()
 
 
+@slow
+def test_checkpoints_are_saved_as_often_as_one_likes(classified, model, tmp_path):
+    out, train = tmp_path / "out", classified.parent / "train.csv"
+    command = ["finetune", "classify", "--model", model, "--train", train, "--out", out, *FAST, *VALIDATED]
+    cache = Path(os.environ["XDG_CACHE_HOME"])
+    killed("step: metrics read", 30, out, cache, *command, "--save-every", "8")
+    assert max(folder.name for folder in (out / "checkpoints").glob("step-*")) == "step-00000024"
+    assert run_here(*command, "--resume", "--save-every", "3") == 0
+    assert metrics(out) == metrics(classified)
+    assert (out / "model.safetensors").read_bytes() == (classified / "model.safetensors").read_bytes()
+
+
 def test_new_lines_of_text(classified, tmp_path, capsys):
     """A new user's way: a text file in, a label a line out, as JSON or as a table."""
     lines = tmp_path / "new.txt"

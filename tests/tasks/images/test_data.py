@@ -66,6 +66,36 @@ def test_a_folder_of_classes_is_divided_or_read_as_it_is_divided(folder):
     assert (len(found.train), len(found.test)) == (27, 3)
 
 
+def test_hidden_folders_and_files_are_left_out(folder):
+    for hidden in (".ipynb_checkpoints", "cat/.thumbnails", ".git"):
+        (folder / hidden).mkdir()
+        (folder / hidden / "0.png").write_bytes((folder / "dog/0.png").read_bytes())
+    (folder / "cat/._0.png").write_bytes(b"\0\5\x16\7 of a Macintosh")
+    (folder / "cat/folder.png").mkdir()
+    found = open_images(folder, 8)
+    assert found.classes == ("cat", "dog", "owl") and len(found.train) + len(found.test) == 30
+    assert np.isfinite(found.train[np.arange(24)]["image"]).all()
+
+
+@pytest.mark.parametrize("test", ["test", "val"])
+def test_classes_that_only_the_test_folder_has_are_refused(folder, test):
+    for part in ("train", test):
+        (folder / part).mkdir()
+    for name in ("cat", "dog"):
+        (folder / name).rename(folder / "train" / name)
+    with pytest.raises(
+        RunError, match=rf"{test} has no images; expected subfolders with images, one per class, got no"
+    ):
+        open_images(folder, 8)
+    (folder / "owl").rename(folder / test / "owl")
+    message = r"test images of classes without training images; expected only the classes cat, dog, got owl\. Add"
+    with pytest.raises(RunError, match=message):
+        open_images(folder, 8)
+    (folder / test / "owl").rename(folder / test / "cat")
+    found = open_images(folder, 8)  # a class without test images is not wrong
+    assert found.classes == ("cat", "dog") and (found.test[np.arange(10)]["label"] == 0).all()
+
+
 def test_a_broken_image_is_named(folder):
     (folder / "cat" / "0.png").write_bytes(b"no image")
     with pytest.raises(RunError, match=r"cat/0.png cannot be read; expected an image, got a damaged file"):
@@ -82,6 +112,10 @@ def test_idx_files_in_a_folder(tmp_path):
     found = open_images(tmp_path)
     assert (found.classes, found.channels, found.size) == (("0", "1", "2", "3"), 1, 8)
     assert (len(found.train), len(found.test)) == (12, 4)
+    labels = bytes([0, 0, 8, 1, 0, 0, 0, 4, 0, 1, 2, 9])
+    (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(labels)
+    with pytest.raises(RunError, match=r"expected only the classes 0, 1, 2, 3, got 9"):
+        open_images(tmp_path)
     (tmp_path / "train-labels-idx1-ubyte.gz").unlink()
     with pytest.raises(RunError, match=r"expected train-labels-idx1-ubyte or train-labels-idx1-ubyte.gz next to"):
         open_images(tmp_path)
