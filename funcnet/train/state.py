@@ -105,4 +105,7 @@ def _as_on_device(given: Any) -> Any:
             )
         return narrow
 
-    return jax.tree_util.tree_map_with_path(one, given)
+    leaves, structure = jax.tree_util.tree_flatten_with_path(given)
+    new = [one(path, leaf) for path, leaf in leaves]
+    is_same = all(leaf is before for leaf, (_, before) in zip(new, leaves, strict=True))
+    return given if is_same else jax.tree.unflatten(structure, new)  # which would sort the keys of dicts

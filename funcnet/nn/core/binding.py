@@ -201,8 +201,8 @@ def assign_buffer(bound: Any, frame: Frame, name: str, value: Any) -> None:
 
     Raises:
         ValueError: if `name` is a parameter, a child or `training`; if the value has another shape than the buffer, or
-            is floating, or a key of another kind, although the buffer is not; or if the assignment runs inside a transformation (such as
-            `lax.scan`) that `forward` started.
+            is floating or another kind of key although the buffer is not; or if the assignment runs inside a
+            transformation (such as `lax.scan`) that `forward` started.
         TypeError: if `name` is a buffer and the value is None or a string.
     """
     if name == "training" and frame.call.sets_modes:
