@@ -8,13 +8,14 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 __all__ = [
     "DIGESTS",
     "check_digests",
+    "check_json",
     "file_digest",
     "lock_folder",
     "parse_json",
@@ -188,6 +189,40 @@ def write_json(path: str | Path, value: Any) -> None:
     """
     with replacing(path) as part:
         part.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def check_json(value: Any, name: str) -> None:
+    """Check that a value is JSON, so that `read_json` returns what `write_json` writes, except for tuples, which become
+    lists.
+
+    Args:
+        value: the value.
+        name: name of the value, for error messages.
+
+    Raises:
+        TypeError: if the value contains something else, such as a numpy integer, or a key that is not a string. The
+            message has the place in the value.
+
+    Example:
+        >>> check_json({"rows": [1, 2], "seed": None}, "position")
+        >>> check_json({"rows": {1: 2}}, "position")
+        Traceback (most recent call last):
+        TypeError: position['rows'] has the key 1; expected strings as the keys of JSON, got int.
+    """
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise TypeError(
+                    f"{name} has the key {key!r:.60}; expected strings as the keys of JSON, got {type(key).__name__}."
+                )
+    elif not isinstance(value, list | tuple | str | int | float | None):
+        raise TypeError(
+            f"{name} is not a JSON value; expected a dict, a list, a string, a number or None, got "
+            f"{type(value).__name__}. Convert it."
+        )
+    parts = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else ()
+    for key, part in parts:
+        check_json(part, f"{name}[{key!r}]")
 
 
 def read_json(path: str | Path) -> Any | None:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-__all__ = ["MissingKey", "dropout_mask", "key_for_name", "keys_for_names"]
+__all__ = ["MissingKey", "dropout_mask", "is_key", "key_for_name", "keys_for_names", "wrap_keys"]
 
 
 class MissingKey:
@@ -36,6 +36,29 @@ class MissingKey:
         if name == "message":  # not set yet while the object is copied or unpickled
             raise AttributeError(name)
         raise ValueError(self.message)
+
+
+def is_key(value: Any) -> bool:
+    """Return whether `value` is an array of typed keys (`jax.random.key`), of any shape, or the shape of such an array.
+
+    >>> is_key(jax.random.key(0)), is_key(jax.random.PRNGKey(0))
+    (True, False)
+    """
+    return jax.dtypes.issubdtype(getattr(value, "dtype", None), jax.dtypes.prng_key)
+
+
+def wrap_keys(data: Any, dtype: Any) -> jax.Array:
+    """Return the typed keys whose data are `data`. This function is the inverse of `jax.random.key_data`.
+
+    Args:
+        data: array of uint32 (…, words of a key).
+        dtype: dtype of the keys, which determines their implementation.
+
+    >>> key = jax.random.key(7, impl="rbg")
+    >>> bool(wrap_keys(jax.random.key_data(key), key.dtype) == key)
+    True
+    """
+    return jax.random.wrap_key_data(data, impl=jax.random.key_impl(jnp.empty(0, dtype)))
 
 
 def key_for_name(key: jax.Array, name: str) -> jax.Array:
@@ -100,7 +123,7 @@ def dropout_mask(
     Reference:
         The integer mixer is "lowbias32" of C. Wellons, Prospecting for Hash Functions, 2018.
     """
-    if not isinstance(key, jax.Array) or not jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.shape:
+    if not isinstance(key, jax.Array) or not is_key(key) or key.shape:
         got = f"{type(key).__name__} of dtype {getattr(key, 'dtype', None)} and shape {getattr(key, 'shape', None)}"
         raise TypeError(f"random.dropout_mask: expected one typed key, got {got}. Make one with jax.random.key(seed).")
     if not 0.0 <= rate <= 1.0:

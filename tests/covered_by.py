@@ -214,7 +214,7 @@ COVERED_BY = {
     "train/{batches,compilation_cache,errors,interruption}.py": "train/test_surroundings.py train/test_loop.py",
     "train/{faults,replay,trials}.py": "train/test_recovery.py",
     "train/{nan_trace,pending,progress,report}.py": "train/test_surroundings.py train/test_loop.py",
-    "train/stored_arrays.py": "train/test_checkpoints.py train/test_damage.py",
+    "train/stored_arrays.py": "train/test_checkpoints.py train/test_storable.py train/test_damage.py",
     "train/versions.py": "train/test_surroundings.py train/test_loop.py",
     "weights/admitted.py": "weights/test_hostile_files.py",
     "weights/errors.py": "weights/test_hostile_files.py",

@@ -18,6 +18,7 @@ import numpy as np
 from funcnet import nn, tree, weights
 from funcnet.files import check_digests
 from funcnet.nn.core.state_dict import entries_of
+from funcnet.random import is_key
 
 __all__ = ["Naming", "choose_layers", "fill", "load", "read_arrays"]
 
@@ -235,7 +236,7 @@ def _new_names(
 
     A head gets new weights if the file has none of its arrays or, with `reshape_heads`, if their shapes are different.
     """
-    shapes = {entry.name: entry.leaf.shape for entry in entries_of(model)}
+    shapes = {entry.name: entry.shape for entry in entries_of(model)}
     firsts = {(entry.home, entry.layer): entry.name for entry in reversed([*entries_of(model)])}.values()
     new = set(found.missing)
     reshaped = {naming.head(name) for name in found.mis_shaped} if reshape_heads else set()
@@ -260,7 +261,7 @@ def _new_names(
 
 def _warn_of_nan(params: Tree, where: str) -> None:
     """Warn if weights are NaN or infinite, for example after a training run that diverged."""
-    flat = tree.flatten(params)
+    flat = {name: array for name, array in tree.flatten(params).items() if not is_key(array)}
     wrong = [name for name, array in flat.items() if not np.isfinite(np.asarray(array, np.float32)).all()]
     if wrong:
         more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from funcnet.parallel.mesh import AXIS
+from funcnet.random import is_key
 
 __all__ = ["check_batch_size", "check_length", "check_replicated"]
 
@@ -79,7 +80,7 @@ def check_replicated(tree: Any, *, where: str = "parallel.check_replicated") -> 
     differing = []
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
         parts: dict[str, set[bytes]] = {}
-        for shard in leaf.addressable_shards:
+        for shard in (jax.random.key_data(leaf) if is_key(leaf) else leaf).addressable_shards:
             parts.setdefault(str(shard.index), set()).add(np.asarray(shard.data).tobytes())
         if any(len(replicas) > 1 for replicas in parts.values()):
             differing.append(jax.tree_util.keystr(path, simple=True, separator="."))

@@ -27,6 +27,7 @@ from funcnet.parallel.checks import check_batch_size, check_length
 from funcnet.parallel.mesh import AXIS, CONTEXT, FSDP, TENSOR, make_mesh, parse_mesh
 from funcnet.parallel.processes import process_count
 from funcnet.parallel.rules import sharding_rules
+from funcnet.random import is_key, wrap_keys
 
 __all__ = ["Kind", "Layout", "make_layout"]
 
@@ -110,7 +111,8 @@ class Layout:
             )
         params, state = jax.eval_shape(net.init, jax.random.key(0)) if start is None else start
         names = names_of.flatten(params) | names_of.flatten(state)
-        own = {name for pattern in self.rules for name in _matched(pattern, names)}
+        where = "parallel.Layout: rules"
+        own = {name for pattern in self.rules for name in names_of.select(pattern, names, where=where)}
         found = sharding_rules(net, params, dict(self.mesh.shape))
         rules = {name: spec for name, spec in found.items() if name not in own} | dict(self.rules)
         layout = dataclasses.replace(self, rules=rules, sequences=sequences)
@@ -259,9 +261,9 @@ class Layout:
 
         Returns:
             The tree as unsharded numpy arrays, which do not share memory with `tree`: no later step can change them.
+            Typed random keys stay `jax.Array`s, because numpy has no such dtype.
         """
-        whole = lambda x: x if getattr(x, "is_fully_addressable", True) or x.is_fully_replicated else _gathered(x)
-        return jax.tree.map(lambda x: np.array(whole(x), copy=True), tree)
+        return jax.tree.map(_on_host, tree)
 
     def _specs(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, PartitionSpec]:
         """Return {name of a leaf: `PartitionSpec`}. Raise the same errors as `shardings`."""
@@ -368,21 +370,19 @@ def make_layout(
 
 def _put(array: Any, sharding: NamedSharding) -> jax.Array:
     """Place an array on the devices. Every process has the entire array, and each device receives its part."""
-    if jax.dtypes.issubdtype(getattr(array, "dtype", None), jax.dtypes.prng_key):
-        data = _put(jax.random.key_data(array), sharding)
-        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(array))
+    if is_key(array):
+        return wrap_keys(_put(jax.random.key_data(array), sharding), array.dtype)
     host = np.asarray(array)
     return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
 
 
-def _gathered(array: jax.Array) -> jax.Array:
-    """Return a replicated copy of an array whose shards are on the devices of several processes."""
-    whole = NamedSharding(array.sharding.mesh, PartitionSpec())  # type: ignore[attr-defined]
-    return jax.jit(lambda x: x, out_shardings=whole)(array)
-
-
-def _matched(pattern: str, names: Mapping[str, Any]) -> list[str]:
-    return names_of.select(pattern, names, where="parallel.Layout: rules")
+def _on_host(array: Any) -> Any:
+    """Return a copy of an array on the host, whose shards may be on the devices of several processes."""
+    if is_key(array):
+        return wrap_keys(_on_host(jax.random.key_data(array)), array.dtype)
+    if not getattr(array, "is_fully_addressable", True) and not array.is_fully_replicated:
+        array = jax.jit(lambda x: x, out_shardings=NamedSharding(array.sharding.mesh, PartitionSpec()))(array)
+    return np.array(array, copy=True)
 
 
 def _axes(*entries: str | tuple[str, ...] | None) -> list[str]:

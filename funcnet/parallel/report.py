@@ -4,7 +4,6 @@ import math
 import re
 from typing import Any
 
-import numpy as np
 from jax.sharding import NamedSharding
 
 from funcnet import table
@@ -27,6 +26,7 @@ def sharding_report(params: names_of.Tree, shardings: names_of.Tree) -> str:
         >>> import jax
         >>> from funcnet.parallel import make_layout
         >>> layout = make_layout("data=4,fsdp=2", rules={"fc.weight": jax.sharding.PartitionSpec("fsdp")})
+        >>> import numpy as np
         >>> params = {"fc": {"weight": np.ones((6, 3), np.float32), "bias": np.ones(6, np.float32)}}
         >>> print(sharding_report(params, layout.shardings(params)))
         parameter  number   shape  sharding  bytes per device
@@ -40,7 +40,7 @@ def sharding_report(params: names_of.Tree, shardings: names_of.Tree) -> str:
     total = entries = 0
     places = names_of.flatten(shardings)
     for name, leaf in names_of.flatten(params).items():
-        here = math.prod(places[name].shard_shape(leaf.shape)) * np.dtype(leaf.dtype).itemsize
+        here = math.prod(places[name].shard_shape(leaf.shape)) * leaf.dtype.itemsize
         family = re.sub(r"(?<=\.)\d+(?=\.)", "*", name)
         line = lines.setdefault((family, str(leaf.shape), _shown(places[name], len(leaf.shape))), [0, 0])
         line[0] += 1

@@ -27,6 +27,7 @@ from jax.sharding import PartitionSpec
 
 from funcnet.parallel.layout import Layout
 from funcnet.parallel.mesh import CONTEXT
+from funcnet.random import is_key, wrap_keys
 
 __all__ = ["average_over", "first_over", "fold_in_device", "parallelize", "sum_over"]
 
@@ -106,7 +107,8 @@ def sum_over(tree: Any, axis_name: AxisName) -> Any:
 
 
 def average_over(tree: Any, axis_name: AxisName) -> Any:
-    """Average floating-point leaves over the devices, and take the maximum of other leaves (counters, flags).
+    """Average floating-point leaves over the devices, and take the maximum of other leaves (counters, flags). Random
+    keys are those of the first device.
 
     Args:
         tree: pytree of arrays.
@@ -119,9 +121,13 @@ def average_over(tree: Any, axis_name: AxisName) -> Any:
     """
     if axis_name is None:
         return tree
-    return jax.tree.map(
-        lambda x: lax.pmean(x, axis_name) if jnp.issubdtype(x.dtype, jnp.inexact) else lax.pmax(x, axis_name), tree
-    )
+
+    def one(x: jax.Array) -> jax.Array:
+        if is_key(x):
+            return first_over(x, axis_name)
+        return lax.pmean(x, axis_name) if jnp.issubdtype(x.dtype, jnp.inexact) else lax.pmax(x, axis_name)
+
+    return jax.tree.map(one, tree)
 
 
 def first_over(tree: Any, axis_name: AxisName) -> Any:
@@ -130,7 +136,7 @@ def first_over(tree: Any, axis_name: AxisName) -> Any:
     The values on other devices do not matter, even if they are NaN.
 
     Args:
-        tree: pytree of arrays of numbers or booleans.
+        tree: pytree of arrays of numbers, booleans or random keys.
         axis_name: the step's argument `axis_name`. If `axis_name` is None (under jit), the tree is returned unchanged.
 
     Returns:
@@ -147,11 +153,14 @@ def first_over(tree: Any, axis_name: AxisName) -> Any:
     if axis_name is None:
         return tree
     is_first = lax.axis_index(axis_name) == 0
-    narrow = lambda x: x.astype(jnp.int32) if x.dtype == bool else x  # there is no sum of booleans
-    summed = lax.psum(
-        jax.tree.map(lambda x: jnp.where(is_first, narrow(x), jnp.zeros_like(narrow(x))), tree), axis_name
-    )
-    return jax.tree.map(lambda x, before: x.astype(before.dtype), summed, tree)
+
+    def number(x: jax.Array) -> jax.Array:  # there is no sum of booleans and of keys
+        return jax.random.key_data(x) if is_key(x) else x.astype(jnp.int32) if x.dtype == bool else x
+
+    numbers = jax.tree.map(number, tree)
+    summed = lax.psum(jax.tree.map(lambda x: jnp.where(is_first, x, jnp.zeros_like(x)), numbers), axis_name)
+    back = lambda x, before: wrap_keys(x, before.dtype) if is_key(before) else x.astype(before.dtype)
+    return jax.tree.map(back, summed, tree)
 
 
 def fold_in_device(key: jax.Array, axis_name: AxisName) -> jax.Array:

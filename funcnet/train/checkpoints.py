@@ -18,12 +18,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import jax
+import numpy as np
 
-from funcnet.files import file_digest, read_json, sync, write_json
+from funcnet.files import check_json, file_digest, read_json, sync, write_json
 from funcnet.parallel import Layout, first_decides, is_first, process_count, wait_for_all
+from funcnet.random import is_key
 from funcnet.train.errors import RunError, cannot_write
-from funcnet.train.stored_arrays import array_kind, named_leaves, read_arrays, stored_kinds, write_arrays
+from funcnet.train.storable import accepted_kinds, array_kind, named_leaves, storable_leaves, stored_form
+from funcnet.train.stored_arrays import read_arrays, stored_kinds, write_arrays
 from funcnet.train.versions import versions
 
 __all__ = ["Checkpoints", "Restored", "resume"]
@@ -108,19 +110,29 @@ class Checkpoints:
         it first.
 
         Args:
-            state: a pytree of arrays, in any layout. The copies stay on the devices until they are written.
+            state: a pytree of arrays in any layout, typed random keys and numbers. The copies stay on the devices until
+                they are written.
             step: the number of steps made, which is part of the checkpoint's name.
-            about: other values that a resumed run needs (seed, data position, configuration), as JSON.
+            about: other values that a resumed run needs (seed, data position, configuration), as JSON. Tuples are
+                restored as lists.
             metrics: metrics of the evaluation at this step, to find the best checkpoint.
 
         Raises:
             RunError: if the previous write failed.
+            TypeError: if a checkpoint cannot store a leaf of `state`, such as a string, or an entry of `about` is not a
+                JSON value. Nothing is written. The message has the name of the leaf or entry.
+            ValueError: if two leaves have the same name, such as "a.b" and "b" in "a". Nothing is written.
         """
         self.wait()
         if step == self._last_step:
             return
-        arrays = named_leaves(jax.tree.map(lambda leaf: leaf.copy(), state))  # the next step may donate the state
-        record = {"step": step, **about, "metrics": dict(metrics or {}), "versions": versions()}
+        where = "train.Checkpoints.save"
+        leaves = storable_leaves(state, where)
+        check_json(about, f"{where}: about")
+        arrays = {name: stored_form(leaf) for name, leaf in leaves.items()}  # the next step may donate the state
+        # orbax stores neither the kinds of keys nor empty arrays
+        kinds = {name: array_kind(leaf) for name, leaf in leaves.items() if is_key(leaf) or not np.size(leaf)}
+        record = {"step": step, **about, "metrics": dict(metrics or {}), "versions": versions(), "kinds": kinds}
         self._writer = threading.Thread(target=self._write, args=(arrays, step, record), name="checkpoint")
         self._writer.start()
 
@@ -209,7 +221,8 @@ class Checkpoints:
         Args:
             template: a pytree with the structure, shapes and dtypes of the checkpoint, such as the initial state.
             shardings: the shardings of the leaves (`Layout.shardings`). Each device reads only its part of an array.
-                None restores numpy arrays.
+                None restores numpy arrays, except for random keys, and for numbers in the template, which are restored
+                as numbers of the same type.
 
         Returns:
             The checkpoint, or None if there is no complete and undamaged checkpoint.
@@ -223,7 +236,7 @@ class Checkpoints:
         path = self.folder / name
         about: dict[str, Any] = read_json(path / ABOUT) or {}
         stored = stored_kinds(path / ARRAYS)
-        _require_same(stored, template, path)
+        _require_same(stored | about.get("kinds", {}), template, shardings is not None, path)
         return Restored(read_arrays(path / ARRAYS, template, shardings, stored), int(about["step"]), about)
 
     def newest(self) -> Path | None:
@@ -283,17 +296,17 @@ def resume(checkpoints: Checkpoints, start: Any, layout: Layout) -> Restored:
     return restored
 
 
-def _require_same(stored: dict[str, str], template: Any, path: Path) -> None:
+def _require_same(stored: dict[str, str], template: Any, on_device: bool, path: Path) -> None:
     """Refuse a checkpoint of another model or optimizer."""
-    expected = {name: array_kind(leaf) for name, leaf in named_leaves(template).items()}
-    # orbax does not store empty arrays
-    absent = {name for name, leaf in named_leaves(template).items() if 0 in leaf.shape or name in ADDED}
-    differences = [f"{name} is missing" for name in expected if name not in stored and name not in absent]
-    differences += [f"{name} is not expected" for name in stored if name not in expected]
+    leaves = named_leaves(template)
+    # older releases did not save these leaves
+    absent = {name for name, leaf in leaves.items() if 0 in np.shape(leaf) or name in ADDED}
+    differences = [f"{name} is missing" for name in leaves if name not in stored and name not in absent]
+    differences += [f"{name} is not expected" for name in stored if name not in leaves]
     differences += [
-        f"{name} is {stored[name]} instead of {kind}"
-        for name, kind in expected.items()
-        if name in stored and stored[name] != kind
+        f"{name} is {stored[name]} instead of {array_kind(leaf)}"
+        for name, leaf in leaves.items()
+        if name in stored and stored[name] not in accepted_kinds(leaf, on_device)
     ]
     if differences:
         more = f", and {len(differences) - 6} more" if len(differences) > 6 else ""

@@ -1,10 +1,13 @@
 """Finds the training steps that fail, and says what the training loop does after such a step.
 
-- A step is *skipped* if its loss or gradient is not finite. The step itself does not change the model (`make_step`).
+- A step is *skipped* if the model or the state of the optimizer would not be finite after it. The step itself does not
+  change them (`make_step`).
+- A step is *nonfinite* if its loss is not finite, but the optimizer has made finite updates, for example with
+  `optax.zero_nans`. The step counts like any other.
 - A step is a *spike* if its loss exceeds a given multiple of the moving average of the losses. The run goes back to a
   checkpoint from before the spike, and continues with the batches after the spike.
 
-Both kinds of fault depend only on the metrics of the steps. A run that is killed and resumed therefore finds the same
+All kinds of fault depend only on the metrics of the steps. A run that is killed and resumed therefore finds the same
 faults at the same steps.
 """
 
@@ -20,16 +23,16 @@ __all__ = ["Fault", "FaultFinder", "Recovery"]
 
 WINDOW = 50  # steps of the moving average
 LEAST = 20  # steps without a fault, before which no step is a spike
-PATIENCE = 10  # skipped steps in a row
+PATIENCE = 10  # skipped or nonfinite steps in a row
 MOST_REWINDS = 10
 
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """The record of a training step that was skipped, or whose loss is a spike.
+    """The record of a training step that was skipped, or whose loss is not finite or a spike.
 
     Attributes:
-        kind: "skipped" or "spike".
+        kind: "skipped", "nonfinite" or "spike".
         step: the number of the step.
         batch: the index of the step's batch in the data, from 0.
         loss: the loss of the step.
@@ -38,7 +41,7 @@ class Fault:
         layer: the first layer whose output or gradient is not finite. None if the step ran without `nan_trace`.
     """
 
-    kind: Literal["skipped", "spike"]
+    kind: Literal["skipped", "nonfinite", "spike"]
     step: int
     batch: int
     loss: float
@@ -47,11 +50,13 @@ class Fault:
     layer: str | None = None
 
     def __str__(self) -> str:
-        if self.kind == "skipped":
-            what = f"skipped: loss {self.loss:g}, gradient norm {self.grad_norm:g}"
-        else:
-            what = f"a spike: loss {self.loss:.4g}, usually {self.usual:.4g}"
-        return f"Step {self.step:,} was {what}{f' ({self.layer})' if self.layer else ''}."
+        values = f"loss {self.loss:g}, gradient norm {self.grad_norm:g}"
+        what = {
+            "skipped": f"was skipped: {values}",
+            "nonfinite": f"has a loss that is not finite, but finite updates: {values}",
+            "spike": f"was a spike: loss {self.loss:.4g}, usually {self.usual or 0:.4g}",
+        }[self.kind]
+        return f"Step {self.step:,} {what}{f' ({self.layer})' if self.layer else ''}."
 
 
 class Recovery(Protocol):
@@ -70,7 +75,7 @@ class Recovery(Protocol):
 
 
 class FaultFinder:
-    """Finds the steps of a run that were skipped, or whose loss is a spike.
+    """Finds the steps of a run that were skipped, or whose loss is not finite or a spike.
 
     Args:
         factor: a loss above `factor` times the moving average is a spike. 0 finds no spikes.
@@ -107,10 +112,11 @@ class FaultFinder:
         """
         loss, grad_norm = values.get("loss", 0.0), values.get("grad_norm", 0.0)
         usual = self._mean if self._steps >= LEAST else None
-        if values.get("skipped", 0.0) or not math.isfinite(loss):
+        is_skipped = bool(values.get("skipped", 0.0))
+        if is_skipped or not math.isfinite(loss):
             self._in_a_row += 1
             layer = None if trace is None else describe_broken(*trace())
-            return Fault("skipped", step, batch, loss, grad_norm, usual, layer)
+            return Fault("skipped" if is_skipped else "nonfinite", step, batch, loss, grad_norm, usual, layer)
         self._in_a_row = 0
         if self.factor and usual is not None and loss > self.factor * usual:
             return Fault("spike", step, batch, loss, grad_norm, usual)
@@ -122,12 +128,13 @@ class FaultFinder:
         """Check that the run can continue after a fault.
 
         Raises:
-            RunError: if a step is skipped before any step has succeeded, if too many steps in a row are skipped, or if
-                the loss spikes too often.
+            RunError: if a step is skipped before any step has succeeded, if too many steps in a row are skipped or have
+                a loss that is not finite, or if the loss spikes too often.
         """
-        name = "loss" if not math.isfinite(fault.loss) else "grad_norm"
+        name = next((name for name in ("loss", "grad_norm") if not math.isfinite(getattr(fault, name))), "the update")
         wrong = f"train.train: {name} at step {fault.step}"
-        expected = f"expected a finite number, got {getattr(fault, name):g}{f' ({fault.layer})' if fault.layer else ''}"
+        got = f"{getattr(fault, name):g}" if hasattr(fault, name) else "NaN or infinity from the optimizer"
+        expected = f"expected a finite number, got {got}{f' ({fault.layer})' if fault.layer else ''}"
         if fault.kind == "skipped" and not self._steps:
             raise RunError(
                 f"{wrong}; {expected}. Look for ids out of range and for NaN in the data: nn.checked(net) finds the "
@@ -135,7 +142,7 @@ class FaultFinder:
             )
         if self._in_a_row >= PATIENCE:
             raise RunError(
-                f"{wrong}, the last of {PATIENCE} skipped steps in a row; {expected}. Lower the learning rate or "
+                f"{wrong}, the last of {PATIENCE} {fault.kind} steps in a row; {expected}. Lower the learning rate or "
                 "lengthen the warm-up. The last checkpoint is from an earlier step."
             )
         if sum(event["kind"] == "spike" for event in self.events) > MOST_REWINDS:

@@ -108,8 +108,8 @@ def fit(
         ema: decay rate of a moving average of the weights, from 0 to below 1. The average covers about the last
             `1 / (1 - ema)` steps, which should be far fewer than `steps`: 0.999 for 10,000 steps, 0.98 for 400.
         evaluate_ema: whether to evaluate the averaged weights instead of the last ones.
-        extra: a pytree of arrays with the user's own values. These values are saved in the checkpoints. The loss is
-            then called as `loss(model, batch, extra)`.
+        extra: a pytree of arrays, random keys and numbers with the user's own values, which become `jax.Array`s. These
+            values are saved in the checkpoints. The loss is then called as `loss(model, batch, extra)`.
         update_extra: function `update_extra(train_state, metrics)` that returns the new `extra` after each update.
         best: how to choose the best evaluation, whose model is kept, and when to stop early. None keeps the last model.
         resume: whether to continue the run in `out`. If `out` contains no run, a new run starts.
@@ -130,7 +130,8 @@ def fit(
         A `Fitted`.
 
     Raises:
-        TypeError: if an argument has the wrong type.
+        TypeError: if an argument has the wrong type, or a checkpoint cannot store a value of `start`, `extra` or the
+            optimizer's state.
         ValueError: if an argument is wrong, or `loss` does not return one value per element.
         RunError: if the run directory cannot be used, or `train` cannot continue, for example because the loss of many
             steps is not finite, or the data end early.
@@ -184,7 +185,7 @@ def fit(
         before = (configuration(folder) or {}).get("steps", steps) if is_begun else steps
         free = ("log_every", "steps") if before <= steps else ("log_every",)
         code = run_task(lambda *given: FitTask(plan, *given), settings, where="train.fit", free=free)
-    except ValueError as error:  # or a RunError
+    except (TypeError, ValueError) as error:  # or a RunError
         message = str(error)
         if message.startswith("optim.param_groups: pattern"):
             error.args = (message + hidden_names(net),)

@@ -18,6 +18,7 @@ from funcnet.parallel import parallelize
 from funcnet.settings import Range
 from funcnet.train.batches import LoaderBatches
 from funcnet.train.best import goodness
+from funcnet.train.errors import RunError
 from funcnet.train.fit_checks import is_function
 from funcnet.train.loop import Cadence
 from funcnet.train.nan_trace import lift, lower
@@ -30,7 +31,7 @@ from funcnet.train.task import Best, Conclusion, Context, Ended, Task
 
 __all__ = ["FitSettings", "FitTask", "Plan", "make_loader", "trainable_names"]
 
-LOGGED = ("step", "loss", "grad_norm", "learning_rate", "data_wait_share", "skipped_steps")
+LOGGED = ("step", "loss", "grad_norm", "learning_rate", "data_wait_share", "skipped_steps", "nonfinite_steps")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,7 +210,9 @@ class FitTask(Task):
         weights.save(folder / "model.safetensors", self.plan.net.state_dict(params, state))
 
     def conclude(self, ended: Ended) -> Conclusion:
-        row = next(row for row in reversed(ended.rows) if "loss" in row)  # all steps of a line may have been skipped
+        row = next((row for row in reversed(ended.rows) if "loss" in row), None)  # not if all steps of a line failed
+        if row is None:
+            raise RunError("train.fit: no step has a finite loss; expected at least one, got none. Look at the data.")
         evaluated = [row for row in ended.rows if "eval_loss" in row]
         if evaluated:
             best = self.best

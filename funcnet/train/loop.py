@@ -147,8 +147,8 @@ def train(
         An `Outcome`.
 
     Raises:
-        RunError: if the first step or too many steps in a row are skipped, if the loss spikes too often, if a
-            checkpoint cannot be written, or if the data end early.
+        RunError: if the first step is skipped, if too many steps in a row are skipped or have a loss that is not
+            finite, if the loss spikes too often, if a checkpoint cannot be written, or if the data end early.
         ValueError: if the buffers differ between devices (see `check_replicated`).
     """
     begin = begin or {}
@@ -273,7 +273,7 @@ class _Loop:
             finder.events.append(event)
             self.recovery.changed(finder.events)
         finder.check(fault)
-        if fault.kind == "skipped" or self.recovery is None:
+        if fault.kind != "spike" or self.recovery is None:
             return None
         restored = self.recovery.rewind(fault)
         finder.events[-1] = {**event, "back_to": restored.step}

@@ -1,5 +1,6 @@
 """Means of metrics over the elements of one step, and over all steps since the last line of the log."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -46,8 +47,8 @@ def means(sums: Any, totals: Any, maximum: Callable[..., Any] = jnp.maximum) -> 
 
 
 class RunningMeans:
-    """The means of the metrics since the last line of the log, in float64 on the host. Skipped steps are counted, but
-    their metrics do not enter the means.
+    """The means of the metrics since the last line of the log, in float64 on the host. Skipped steps, and steps whose
+    loss is not finite, are counted, but their metrics do not enter the means.
 
     Args:
         record: the result of the method `record` in an earlier process of the run, from which the means continue. With
@@ -73,10 +74,11 @@ class RunningMeans:
         self._added: dict[str, Any] | None = None if record["added"] is None else _wide(record["added"])
         self._steps: int = record["steps"]
         self._skipped: int = record.get("skipped", 0)  # steps
+        self._nonfinite: int = record.get("nonfinite", 0)  # steps that were not skipped
 
     @property
     def has_steps(self) -> bool:
-        return bool(self._steps or self._skipped)
+        return bool(self._steps or self._skipped or self._nonfinite)
 
     def add(self, metrics: Mapping[str, Any]) -> dict[str, float]:
         """Add the metrics of a step.
@@ -84,7 +86,7 @@ class RunningMeans:
         Args:
             metrics: the metrics that a step returned. `sums` and `counts`, if there are any, are added separately, so
                 that their means are weighted by the counts. Every metric except `sums` and `counts` is a scalar. If
-                `skipped` is 1, the step is counted as skipped, and its metrics do not enter the means.
+                `skipped` is 1, or the loss is not finite, the step is only counted.
 
         Returns:
             {name: value}, the metrics of this step alone, not averaged over earlier steps.
@@ -93,6 +95,9 @@ class RunningMeans:
         own = _values(values, 1)
         if values.pop("skipped", 0):
             self._skipped += 1
+            return own
+        if not math.isfinite(own.get("loss", 0.0)):
+            self._nonfinite += 1
             return own
         if self._added is None:
             self._added = values
@@ -104,12 +109,13 @@ class RunningMeans:
 
     def take(self) -> dict[str, float]:
         """Return {name: mean of the metric} over the steps since the last call of this method. If steps were skipped,
-        the dict also has their number under the name `skipped_steps`.
+        the dict also has their number under the name `skipped_steps`. `nonfinite_steps` is the number of other steps
+        whose loss was not finite.
         """
         values = {} if self._added is None else _values(self._added, self._steps)
-        skipped = {"skipped_steps": float(self._skipped)} if self._skipped else {}
-        self._added, self._steps, self._skipped = None, 0, 0
-        return {**values, **skipped}
+        counts = {f"{name}_steps": float(count) for name, count in self._counts().items()}
+        self._added, self._steps, self._skipped, self._nonfinite = None, 0, 0, 0
+        return {**values, **counts}
 
     def record(self) -> dict[str, Any] | None:
         """Return the sums of the metrics over the steps since the last call of `take`, as JSON. Return None if there
@@ -118,7 +124,11 @@ class RunningMeans:
         if not self.has_steps:
             return None
         added = None if self._added is None else jax.tree.map(float, self._added)
-        return {"added": added, "steps": self._steps} | ({"skipped": self._skipped} if self._skipped else {})
+        return {"added": added, "steps": self._steps, **self._counts()}
+
+    def _counts(self) -> dict[str, int]:
+        counts = {"skipped": self._skipped, "nonfinite": self._nonfinite}
+        return {name: count for name, count in counts.items() if count}
 
 
 def _wide(metrics: Any) -> Any:

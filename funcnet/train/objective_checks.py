@@ -14,8 +14,17 @@ import optax
 from funcnet import tree
 from funcnet.parallel import Layout, parallelize
 from funcnet.train.precision import at_least_float32
+from funcnet.train.storable import array_kind, named_leaves
 
-__all__ = ["check_optimizer_state", "check_returns_sums", "checked_counts", "checked_output", "checked_sums"]
+__all__ = [
+    "check_optimizer_state",
+    "check_returns_sums",
+    "check_same_kinds",
+    "check_same_structure",
+    "checked_counts",
+    "checked_output",
+    "checked_sums",
+]
 
 FORM = '({term: {"loss": sum, metric: sum}}, state), where every sum is a scalar'
 
@@ -90,6 +99,45 @@ def check_optimizer_state(optimizer: optax.GradientTransformation, opt_state: An
             "train.make_step: the optimizer's state does not fit the trainable parameters; expected a state for "
             f"{', '.join(names[:3])}{more}, got a state for other parameters. Pass the same optimizer and the same "
             "trainable= to train.create and train.make_step."
+        )
+
+
+def check_same_structure(after: Any, before: Any) -> None:
+    """Check that a step does not change the structure of the train state, because a checkpoint of the changed state
+    could not be restored.
+
+    Raises:
+        ValueError: if the structure changes. The message has the names of the leaves that only one of both states has.
+    """
+    structure: Any = jax.tree.structure(before)
+    if structure != jax.tree.structure(after):
+        expected, got = (named_leaves(one, "train.make_step") for one in (before, after))
+        _refuse_change(
+            [f"{name} is missing" for name in expected if name not in got]
+            + [f"{name} is new" for name in got if name not in expected]
+            or ["the types of its containers"]
+        )
+
+
+def check_same_kinds(after: Any, before: Any) -> None:
+    """Check that a step changes neither the structure of the train state nor the shapes and dtypes of its leaves.
+
+    Raises:
+        ValueError: if it changes. The message has the names of the leaves.
+    """
+    check_same_structure(after, before)
+    got = named_leaves(after, "train.make_step")
+    pairs = [(name, array_kind(leaf), array_kind(got[name])) for name, leaf in named_leaves(before).items()]
+    _refuse_change([f"{name} was {kind} and is {new}" for name, kind, new in pairs if kind != new])
+
+
+def _refuse_change(changes: list[str]) -> None:
+    if changes:
+        more = f", and {len(changes) - 6} more" if len(changes) > 6 else ""
+        raise ValueError(
+            "train.make_step: the step changes the form of the train state; expected the structure, shapes and dtypes "
+            f"from before the step, got others: {', '.join(changes[:6])}{more}. Start with the form that the optimizer "
+            "and the functions of the step return."
         )
 
 

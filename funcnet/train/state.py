@@ -5,10 +5,12 @@ from typing import Any
 import flax.struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from funcnet import tree
 from funcnet.optim import swa_utils
+from funcnet.train.storable import storable_leaves
 
 __all__ = ["TrainState", "create"]
 
@@ -60,15 +62,50 @@ def create(
         A `TrainState` with `step` 0.
 
     Raises:
-        ValueError: if a pattern matches no parameter, or `ema` is not in [0, 1].
+        ValueError: if a pattern matches no parameter, `ema` is not in [0, 1], two leaves have the same name, or an
+            integer does not fit the dtype that JAX uses.
+        TypeError: if a leaf is neither an array nor a number, so that a checkpoint cannot store it.
 
     Example:
         >>> made = create({"fc": {"weight": jnp.ones(2)}}, {}, optax.sgd(0.1))
         >>> made.step
         Array(0, dtype=int32)
     """
-    chosen, _ = tree.partition(params, trainable, where="train.create: trainable")
+    where = "train.create"
+    given = {"params": params, "state": state} | ({} if extra is None else {"extra": extra})
+    storable_leaves(given, where)
+    given = _as_on_device(given)
+    params, state, own = given["params"], given["state"], jax.tree.map(jnp.asarray, given.get("extra"))
+    chosen, _ = tree.partition(params, trainable, where=f"{where}: trainable")
     average = None if ema is None else swa_utils.AveragedModel.create(params, state, swa_utils.get_ema_avg_fn(ema))
-    own = None if extra is None else jax.tree.map(jnp.asarray, extra)
+    opt_state = {"opt_state": optimizer.init(chosen)}
+    storable_leaves(opt_state, where)
     zero = jnp.zeros((), jnp.int32)
-    return TrainState(params, state, optimizer.init(chosen), zero, average, own, zero)
+    return TrainState(params, state, _as_on_device(opt_state)["opt_state"], zero, average, own, zero)
+
+
+def _as_on_device(given: Any) -> Any:
+    """Return a tree whose leaves have the dtypes that they have on a device, and that a checkpoint therefore restores.
+
+    Numpy arrays stay on the host. The weak type of a Python number is dropped. A checkpoint cannot store it, so a
+    resumed run would compute in another dtype.
+    """
+
+    def one(path: Any, leaf: Any) -> Any:
+        if isinstance(leaf, jax.Array):
+            return jnp.asarray(leaf, leaf.dtype) if getattr(leaf, "weak_type", False) else leaf
+        array = np.asarray(leaf)
+        narrow = array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
+        changed = narrow != array if narrow.dtype != array.dtype and np.issubdtype(array.dtype, np.integer) else []
+        if np.any(changed):
+            name = jax.tree_util.keystr(path, simple=True, separator=".")
+            raise ValueError(
+                f"train.create: {name!r} has a number that is too large; expected integers that fit {narrow.dtype}, "
+                f"got {array[changed].flat[0]}. Enable x64: jax.config.update('jax_enable_x64', True)."
+            )
+        return narrow
+
+    leaves, structure = jax.tree_util.tree_flatten_with_path(given)
+    new = [one(path, leaf) for path, leaf in leaves]
+    is_same = all(leaf is before for leaf, (_, before) in zip(new, leaves, strict=True))
+    return given if is_same else jax.tree.unflatten(structure, new)  # which would sort the keys of dicts

@@ -10,8 +10,11 @@ The loss is Σ_term loss_sum / count, where both are summed over all devices and
 mean over all tokens, not a mean of means, even if devices or micro-batches differ in their number of tokens. A term
 with a count of 0 contributes 0.
 
-If the loss or the gradient of a step is not finite, the step is skipped. A skipped step is counted, but parameters,
-buffers and the state of the optimizer keep their values, as with torch's `GradScaler`.
+If the parameters, the buffers or the state of the optimizer would not be finite after a step, the step is skipped. A
+skipped step is counted, but parameters, buffers and the state of the optimizer keep their values, as with torch's
+`GradScaler`. What is checked is the result of the update, and not the loss or the gradient. An optimizer can therefore
+replace a NaN, as `optax.zero_nans` does. An entry that was not finite before the step, such as a start of infinity, is
+not checked.
 
 A parameter on which the loss does not depend keeps its value, even if the optimizer has weight decay. In torch, the
 `grad` of such a parameter is None. The loss does not depend on a parameter that the objective does not use, or uses
@@ -33,7 +36,14 @@ from funcnet import tree
 from funcnet.parallel import average_over, check_batch_size, first_over, fold_in_device, sum_over
 from funcnet.train.means import means, share
 from funcnet.train.nan_trace import PROBES, find_probes, split_flags
-from funcnet.train.objective_checks import check_optimizer_state, checked_counts, checked_output, checked_sums
+from funcnet.train.objective_checks import (
+    check_optimizer_state,
+    check_same_kinds,
+    check_same_structure,
+    checked_counts,
+    checked_output,
+    checked_sums,
+)
 from funcnet.train.precision import FLOAT32, Precision
 from funcnet.train.state import TrainState
 from funcnet.train.unused import restore_unused, watch
@@ -89,15 +99,16 @@ def make_step(
 
     Returns:
         The step, which returns (train state, metrics). The metrics are scalars: `loss`, `{term}_{metric}`, `grad_norm`
-        (before clipping), `skipped` (1 if the loss or the gradient is not finite, otherwise 0) and, with a schedule,
-        `learning_rate`. `key` is the key of the run, into which the step folds the number of the step. If the train
-        state has the moving average `ema`, the step adds the updated parameters to this average.
+        (before clipping), `skipped` (1 if the step is skipped, because its update is not finite; otherwise 0) and, with
+        a schedule, `learning_rate`. `key` is the key of the run, into which the step folds the number of the step. If
+        the train state has the moving average `ema`, the step adds the updated parameters to this average.
 
     Raises:
         ValueError: if `accumulate` is below 1, or `buffers` is unknown. The first call of the step also raises a
             ValueError if the batch cannot be divided into micro-batches, if the objective does not return sums, if a
-            term has no loss or no count, if `create` was called with a different optimizer or `trainable`, or if the
-            objective ignores the flags of `nan_trace`.
+            term has no loss or no count, if `create` was called with a different optimizer or `trainable`, if the step
+            changes the structure, a shape or a dtype of the train state, or if the objective ignores the flags of
+            `nan_trace`.
 
     Example:
         >>> from funcnet.train import create
@@ -139,11 +150,7 @@ def make_step(
         ((grads, backward), (sums, forward)), state = sum_over(results[:2], axis_name), results[2]
         state = agreed(state, axis_name)
 
-        loss = sum(share(terms["loss"], totals[term]) for term, terms in sums.items())
-        grad_norm = optax.tree.norm(grads)
-        is_finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
-        others: dict[str, Any] = _learning_rate(schedule, train_state)
-        others |= {"grad_norm": grad_norm, "skipped": 1 - is_finite.astype(jnp.float32)}
+        others: dict[str, Any] = _learning_rate(schedule, train_state) | {"grad_norm": optax.tree.norm(grads)}
         if nan_trace:
             others["trace"] = forward, backward.get(PROBES, {})
         updates, opt_state = _updates(optimizer, grads, train_state.opt_state, chosen)
@@ -151,6 +158,9 @@ def make_step(
         ema = _averaged(train_state.ema, moved, state)
         params, extra, number = tree.merge(moved, frozen), train_state.extra, train_state.step + 1
         after = TrainState(params, state, opt_state, number, ema, extra, train_state.skipped)
+        check_same_kinds(after, train_state)
+        is_finite = _stays_finite(after, train_state)
+        others["skipped"] = 1 - is_finite.astype(jnp.float32)
         if update_extra is not None:
             after = _with_new_extra(after, update_extra(after, means(sums, totals) | others))
         after = _unless_skipped(is_finite, after, train_state)
@@ -182,7 +192,9 @@ def _updates(optimizer: optax.GradientTransformation, grads: Any, opt_state: Any
 
 def _with_new_extra(train_state: TrainState, new: Any) -> TrainState:
     """Replace `extra`, whose leaves keep their dtypes."""
+    check_same_structure({"extra": new}, {"extra": train_state.extra})
     own = jax.tree.map(lambda before, value: jnp.asarray(value, before.dtype), train_state.extra, new)
+    check_same_kinds({"extra": own}, {"extra": train_state.extra})
     return train_state.replace(extra=own)  # type: ignore[attr-defined, no-any-return]
 
 
@@ -294,6 +306,17 @@ def _accumulated(
     numbers = jnp.arange(len(jax.tree.leaves(micro_batches)[0]))
     (grads, sums, state), _ = lax.scan(one, (*zeros, state), (numbers, micro_batches))
     return grads, sums, state
+
+
+def _stays_finite(after: TrainState, before: TrainState) -> jax.Array:
+    """Return whether every number of the model and the optimizer that was finite before the step is finite after it."""
+    model = lambda train_state: jax.tree.leaves((train_state.params, train_state.state, train_state.opt_state))
+    parts = [
+        (jnp.isfinite(new) | ~jnp.isfinite(old)).all()
+        for new, old in zip(model(after), model(before), strict=True)
+        if new is not old and jnp.issubdtype(new.dtype, jnp.inexact)
+    ]
+    return jnp.stack(parts).all()
 
 
 def _unless_skipped(is_finite: jax.Array, after: TrainState, before: TrainState) -> TrainState:

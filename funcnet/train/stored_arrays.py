@@ -13,25 +13,17 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from funcnet.parallel import process_count
+from funcnet.train.storable import array_kind, named_leaves, restored_form, stored_shape
 
-__all__ = ["array_kind", "named_leaves", "read_arrays", "stored_kinds", "write_arrays"]
+__all__ = ["read_arrays", "stored_kinds", "write_arrays"]
 
 _uses = itertools.count()  # number of each use of orbax, which makes the names of its barriers unique
 
 
-def named_leaves(tree: Any) -> dict[str, Any]:
-    """Return the leaves of a pytree by their paths, such as "params.fc.weight"."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
-
-
-def array_kind(array: Any) -> str:
-    """Return the dtype and the shape of an array, such as "float32[2, 3]"."""
-    return f"{np.dtype(array.dtype)}{list(array.shape)}"
-
-
 def stored_kinds(path: Path) -> dict[str, str]:
     """Return the `array_kind` of every array in a folder that `write_arrays` has written."""
+    if not any(path.iterdir()):
+        return {}
     with _checkpointer() as reader:
         stored = reader.metadata(path)
     stored = getattr(stored, "item_metadata", stored)
@@ -41,6 +33,9 @@ def stored_kinds(path: Path) -> dict[str, str]:
 def write_arrays(path: Path, arrays: dict[str, Any]) -> None:
     """Write arrays to a new folder. Each process writes the parts that its devices have."""
     stored = {name: array for name, array in arrays.items() if array.size}  # orbax refuses empty arrays
+    if not stored:
+        path.mkdir(exist_ok=True)
+        return
     with _one_message(), _checkpointer() as writer:
         writer.save(path, args=ocp.args.PyTreeSave(stored))
 
@@ -50,25 +45,29 @@ def read_arrays(path: Path, template: Any, shardings: Any, stored: Iterable[str]
 
     Args:
         path: a folder that `write_arrays` has written.
-        template: a pytree of arrays or `jax.ShapeDtypeStruct`.
+        template: a pytree of arrays, numbers or `jax.ShapeDtypeStruct`.
         shardings: a pytree of the layouts to load the arrays into, or None for NumPy arrays.
         stored: the names of the arrays that are in the folder.
     """
     leaves = named_leaves(template)
-    wanted = {name: leaf for name, leaf in leaves.items() if name in stored}
-    if shardings is None:
-        how = {name: ocp.RestoreArgs(restore_type=np.ndarray) for name in wanted}
-    else:
+    targets = dict.fromkeys(leaves) if shardings is None else named_leaves(shardings)
+    shapes = {name: stored_shape(leaf) for name, leaf in leaves.items()}
+    wanted = {name: shape for name, shape in shapes.items() if name in stored}
+    found: dict[str, Any] = {}
+    if wanted:
         how = {
-            name: ocp.ArrayRestoreArgs(sharding=to) for name, to in named_leaves(shardings).items() if name in wanted
+            name: ocp.RestoreArgs(restore_type=np.ndarray)
+            if targets[name] is None
+            else ocp.ArrayRestoreArgs(sharding=targets[name])
+            for name in wanted
         }
-    with _checkpointer() as reader:
-        found = reader.restore(path, args=ocp.args.PyTreeRestore(item=wanted, restore_args=how))
-    arrays = {
-        name: found[name] if name in wanted else np.zeros(leaf.shape, leaf.dtype) for name, leaf in leaves.items()
-    }
-    state = jax.tree.unflatten(jax.tree.structure(template), list(arrays.values()))
-    return state if shardings is None else jax.tree.map(_placed, state, shardings)
+        with _checkpointer() as reader:
+            found = reader.restore(path, args=ocp.args.PyTreeRestore(item=wanted, restore_args=how))
+    arrays = []
+    for name, leaf in leaves.items():
+        array = found[name] if name in wanted else np.zeros(shapes[name].shape, shapes[name].dtype)
+        arrays.append(restored_form(array if targets[name] is None else _placed(array, targets[name]), leaf))
+    return jax.tree.unflatten(jax.tree.structure(template), arrays)
 
 
 def _placed(array: Any, sharding: Any) -> jax.Array:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from funcnet import parallel
-from funcnet.parallel import first_over
+from funcnet.parallel import average_over, first_over
 
 TYPES = ["float32", "bfloat16", "float16", "complex64", "int32", "int8", "uint8", "uint32", "bool"]
 
@@ -29,6 +29,23 @@ def test_all_devices_get_the_values_of_the_first(kind, dtype):
     assert out["row"].dtype == rows.dtype and out["empty"].shape == (0, 3)
     parallel.check_replicated(out)
     np.testing.assert_array_equal(out["row"], rows[0])
+
+
+@pytest.mark.parametrize("kind", ["pmap", "shard_map"])
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+@pytest.mark.parametrize("agree", [first_over, average_over])
+def test_all_devices_get_the_random_keys_of_the_first(kind, impl, agree):
+    layout, key = parallel.make_layout(kind=kind), jax.random.key(3, impl=impl)
+
+    def step(state, batch, key, *, axis_name):
+        own = jax.random.fold_in(key, jax.lax.axis_index(axis_name))
+        return {"agreed": agree({"keys": jax.random.split(own, 2)}, axis_name), "own": own}
+
+    out = parallel.parallelize(step, layout)((), layout.shard({"x": np.zeros(8)}), layout.place(key))
+    assert (layout.gather(out["agreed"])["keys"] == jax.random.split(jax.random.fold_in(key, 0), 2)).all()
+    parallel.check_replicated(out["agreed"])
+    with pytest.raises(ValueError, match="the replicas of own differ"):
+        parallel.check_replicated(out)
 
 
 @pytest.mark.parametrize("first", [1.5, np.nan, np.inf, -np.inf])

@@ -171,6 +171,93 @@ def test_a_fault_can_be_replayed_to_the_bit(tmp_path, kind, capsys):
         fit(tmp_path / "run", batches, kind, seed=1, replay=tmp_path / "run" / found[2]["bundle"])
 
 
+@jax.custom_vjp
+def broken(weight):
+    """The weight, with a gradient whose first entry is NaN."""
+    return weight
+
+
+broken.defvjp(lambda weight: (weight, None), lambda _, gradient: (gradient.at[0].set(np.nan),))
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter((8,), nn.init.ones())
+
+    def forward(self, x):
+        return (x * broken(self.weight)).sum(1, keepdims=True)
+
+
+def remedied(out, faults=(), optimizer=None, net=None, **more):
+    options = {"steps": 14, "log_every": 1, "save_every": 4, **more}
+    optimizer = optax.chain(optax.zero_nans(), optax.adam(1e-2)) if optimizer is None else optimizer
+    batches = data(faults, crash=options.pop("crash", None))
+    return train.fit(net or nn.Linear(8, 1), loss, batches, optimizer, out=out, **options)
+
+
+def test_an_optimizer_that_removes_nan_from_every_gradient_trains(tmp_path):
+    """Even if it is there from the first step on, and in more than ten steps in a row."""
+    found = remedied(tmp_path / "a", net=Scaled(), steps=40)
+    assert found.rows[-1]["loss"] < found.rows[0]["loss"] and all(np.isnan(row["grad_norm"]) for row in found.rows)
+    assert found.params["weight"][0] == 1 and (np.asarray(found.params["weight"])[1:] != 1).all()
+    assert events(tmp_path / "a") == [] and not any("skipped_steps" in row for row in found.rows)
+    with pytest.raises(train.RunError, match=r"grad_norm at step 1; expected a finite number, got nan\. Look for"):
+        remedied(tmp_path / "b", net=Scaled(), optimizer=optax.adam(1e-2))
+
+
+@pytest.mark.parametrize("optimizer", [None, optax.apply_if_finite(optax.adam(1e-2), 3)], ids=["zeros", "waits"])
+def test_a_loss_that_is_not_finite_is_recorded_and_the_optimizer_decides(tmp_path, optimizer):
+    """From the first step on. The line of such a step has no means, and a run that crashes ends with the same bits."""
+    faults = dict.fromkeys((0, 5, 6, 9), np.nan)
+    whole = remedied(tmp_path / "whole", faults, optimizer)
+    assert [(e["kind"], e["step"]) for e in events(tmp_path / "whole")] == [("nonfinite", n) for n in (1, 6, 7, 10)]
+    assert [row["step"] for row in whole.rows if row.get("nonfinite_steps")] == [1, 6, 7, 10]
+    assert all("loss" not in row for row in whole.rows if "nonfinite_steps" in row)
+    assert all(np.isfinite(list(row.values())).all() for row in whole.rows)
+    with pytest.raises(Crash):
+        remedied(tmp_path / "run", faults, optimizer, crash=11)
+    again = remedied(tmp_path / "run", faults, optimizer, resume=True)
+    assert timeless(again) == timeless(whole) and events(tmp_path / "run") == events(tmp_path / "whole")
+    model = "model.safetensors"
+    assert file_digest(tmp_path / "run" / model) == file_digest(tmp_path / "whole" / model)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "text"),
+    [
+        (None, r"loss at step 12, the last of 10 nonfinite steps in a row; expected a finite number, got nan"),
+        (
+            optax.adam(1e-2),
+            r"loss at step 12, the last of 10 skipped steps in a row; expected a finite number, got nan",
+        ),
+        (optax.apply_if_finite(optax.adam(1e-2), 4), r"loss at step 12, the last of 10 skipped steps in a row"),
+    ],
+)
+def test_a_run_whose_losses_stay_nan_ends(tmp_path, optimizer, text):
+    with pytest.raises(train.RunError, match=text):
+        remedied(tmp_path, dict.fromkeys(range(2, 100), np.nan), optimizer)
+
+
+def test_an_optimizer_that_breaks_finite_gradients_is_named(tmp_path):
+    optimizer = optax.sgd(lambda count: jax.numpy.where(count >= 2, np.float32(np.inf), np.float32(0.01)))
+    text = r"the update at step 12, the last of 10 skipped steps in a row; .* got NaN or infinity from the optimizer"
+    with pytest.raises(train.RunError, match=text):
+        remedied(tmp_path, optimizer=optimizer)
+    assert {event["kind"] for event in events(tmp_path)} == {"skipped"}
+
+
+def test_a_run_that_removes_nan_rewinds_as_well(tmp_path):
+    """The batches with NaN before and after the spike do not change where the run goes back to."""
+    faults = {3: np.nan, 33: 1e3, 38: np.nan}
+    optimizer = optax.chain(optax.zero_nans(), optax.adam(1e-2))
+    options = {"steps": 40, "save_every": 10, "rewind_above": 4.0, "keep": 3}
+    found = remedied(tmp_path / "a", faults, optimizer, **options)
+    kinds = [(event["kind"], event["batch"], event.get("back_to")) for event in events(tmp_path / "a")]
+    assert kinds == [("nonfinite", 3, None), ("spike", 33, 20), ("nonfinite", 38, None)]
+    assert np.isfinite(found.rows[-1]["loss"]) and [row["step"] for row in found.rows] == list(range(1, 41))
+
+
 class Reciprocal(nn.Module):
     def forward(self, x):
         return 1 / x

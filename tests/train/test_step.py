@@ -261,6 +261,92 @@ def test_what_cannot_be_a_step_is_refused():
         train.create(*toy.start(), optax.sgd(0.1), trainable="bdy")
 
 
+NAN, INF = np.float32(np.nan), np.float32(np.inf)
+REMEDIES = {
+    "none": (optax.sgd(0.1), [1, 3]),
+    "momentum": (optax.sgd(0.1, momentum=0.9), [1, 3]),
+    "zero_nans": (optax.chain(optax.zero_nans(), optax.sgd(0.1)), [3]),
+    "zero_nans, after momentum": (optax.chain(optax.trace(0.9), optax.zero_nans(), optax.scale(-0.1)), [1, 3]),
+    "apply_if_finite": (optax.apply_if_finite(optax.adam(0.1), 5), []),
+    "clip, which leaves NaN": (optax.chain(optax.clip(1.0), optax.sgd(0.1)), [1]),
+    "sum of two": (optax.MultiSteps(optax.sgd(0.1), 2), [1, 3]),
+    "a rate of infinity": (optax.sgd(lambda count: jnp.where(count == 2, INF, 0.1)), [1, 3, 4]),
+    "signs": (optax.lion(0.1), [1, 3]),
+}
+
+
+@pytest.mark.every_row
+@pytest.mark.parametrize("name", REMEDIES)
+def test_finite_updates_decide_and_not_the_gradient(name):
+    """The gradient is the batch. By hand: optax's own update, which is kept only if all of its numbers are finite."""
+    optimizer, expected = REMEDIES[name]
+    rows = np.array([[1, 2], [NAN, 1], [1, 1], [INF, -1], [2, 1]], np.float32)
+    objective = lambda params, state, batch, **_: ({"": {"loss": (params["w"] * batch["g"]).sum()}}, state)
+    with jax.numpy_dtype_promotion("standard"):
+        step = jax.jit(train.make_step(objective, lambda batch: {"": 1}, optimizer))
+        state = train.create({"w": jnp.ones(2)}, {}, optimizer)
+        params, own = {"w": jnp.ones(2)}, optimizer.init({"w": jnp.ones(2)})
+        skipped = []
+        for number, row in enumerate(rows):
+            state, metrics = step(state, {"g": row[None]}, jax.random.key(0))
+            updates, new = optimizer.update({"w": jnp.asarray(row)}, own, params)
+            moved = optax.apply_updates(params, updates)
+            if all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((moved, new))):
+                params, own = moved, new
+            assert_close((state.params, state.opt_state), (params, own), 1e-6)
+            skipped += [number] * int(metrics["skipped"])
+    assert skipped == expected and (int(state.step), int(state.skipped)) == (len(rows), len(expected))
+
+
+def test_buffers_must_stay_finite_and_what_never_was_is_not_checked():
+    def objective(params, state, batch, *, training, rng):
+        new = {"mean": state["mean"] + batch["g"].sum(), "unset": state["unset"]}
+        return {"": {"loss": (jnp.where(jnp.isinf(params["w"]), 0.0, params["w"]) * batch["x"]).sum()}}, new
+
+    optimizer = optax.sgd(0.1)
+    step = jax.jit(train.make_step(objective, lambda batch: {"": 1}, optimizer))
+    state = train.create({"w": jnp.array([1.0, -INF])}, {"mean": jnp.zeros(()), "unset": jnp.array(NAN)}, optimizer)
+    for g, skipped in ((1.0, 0), (NAN, 1), (INF, 2), (1.0, 2)):
+        state, _ = step(state, {"g": np.float32([g]), "x": np.ones((1, 2), np.float32)}, jax.random.key(0))
+        assert int(state.skipped) == skipped and np.isfinite(state.state["mean"])
+    np.testing.assert_allclose(state.params["w"], [0.8, -INF], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda s: {**s, "a": s["a"].astype(jnp.bfloat16)}, r"opt_state.a was float32\[2\] and is bfloat16\[2\]"),
+        (lambda s: {**s, "a": jnp.ones((3, 2))}, r"opt_state.a was float32\[2\] and is float32\[3, 2\]"),
+        (lambda s: {"a": s["a"]}, r"opt_state.b.0 is missing"),
+        (lambda s: {**s, "c": s["a"]}, r"opt_state.c is new"),
+        (lambda s: {**s, "b": [s["b"][0]]}, "the types of its containers"),
+    ],
+)
+def test_a_step_that_changes_the_form_of_its_state_is_refused(change, text):
+    """Its checkpoints could not be restored. `where` would broadcast a shape, and promote a dtype."""
+    start = {"a": jnp.zeros(2), "b": (jnp.zeros(1),)}
+    optimizer = optax.GradientTransformation(lambda params: start, lambda g, state, params=None: (g, change(state)))
+    objective = lambda params, state, batch, **_: ({"": {"loss": params["w"].sum()}}, state)
+    step = train.make_step(objective, lambda batch: {"": 1}, optimizer)
+    with jax.numpy_dtype_promotion("standard"), pytest.raises(ValueError, match=f"changes the form of .*: {text}"):
+        step(train.create({"w": jnp.ones(2)}, {}, optimizer), {"x": np.ones(1)}, jax.random.key(0))
+
+
+@pytest.mark.parametrize(
+    ("new", "text"),
+    [
+        ({"n": jnp.ones(3)}, r"extra.n was float32\[\] and is float32\[3\]"),
+        ({"m": 1.0}, "extra.n is missing, extra.m is"),
+    ],
+)
+def test_a_new_extra_of_another_form_is_refused(new, text):
+    objective = lambda params, state, batch, *, extra, **_: ({"": {"loss": params["w"].sum()}}, state)
+    step = train.make_step(objective, lambda batch: {"": 1}, optax.sgd(0.1), update_extra=lambda state, metrics: new)
+    state = train.create({"w": jnp.ones(2)}, {}, optax.sgd(0.1), extra={"n": 1.0})
+    with pytest.raises(ValueError, match=f"changes the form of .*: {text}"):
+        step(state, {"x": np.ones(1)}, jax.random.key(0))
+
+
 @pytest.mark.parametrize("part", ["norms", "softmax", "reductions"])
 def test_narrow_reductions_are_refused(part):
     with pytest.raises(

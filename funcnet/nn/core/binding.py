@@ -19,6 +19,7 @@ from funcnet.nn.core.call import Call, Frame, Taps
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
 from funcnet.nn.core.parts import children, description_of, frame_of, join, leaves
 from funcnet.nn.core.rebinding import REFERRING, Rebinder
+from funcnet.random import is_key
 
 Tree = dict[str, Any]
 
@@ -200,8 +201,8 @@ def assign_buffer(bound: Any, frame: Frame, name: str, value: Any) -> None:
 
     Raises:
         ValueError: if `name` is a parameter, a child or `training`; if the value has another shape than the buffer, or
-            is floating although the buffer is not; or if the assignment runs inside a transformation (such as
-            `lax.scan`) that `forward` started.
+            is floating or another kind of key although the buffer is not; or if the assignment runs inside a
+            transformation (such as `lax.scan`) that `forward` started.
         TypeError: if `name` is a buffer and the value is None or a string.
     """
     if name == "training" and frame.call.sets_modes:
@@ -232,11 +233,12 @@ def assign_buffer(bound: Any, frame: Frame, name: str, value: Any) -> None:
         raise ValueError(
             f"{frame.where()}: the shape of the buffer {name!r} cannot change; expected {old.shape}, got {value.shape}."
         )
-    if jnp.issubdtype(value.dtype, jnp.inexact) and not jnp.issubdtype(old.dtype, jnp.inexact):
+    is_other_key = value.dtype != old.dtype and (is_key(value) or is_key(old))
+    if is_other_key or (jnp.issubdtype(value.dtype, jnp.inexact) and not jnp.issubdtype(old.dtype, jnp.inexact)):
         raise ValueError(
             f"{frame.where()}: the dtype of the buffer {name!r} cannot change; expected {old.dtype}, got {value.dtype}."
         )
-    put(bound, name, value.astype(old.dtype))
+    put(bound, name, value if is_key(value) else value.astype(old.dtype))
     frame.call.changed = True
 
 

@@ -17,8 +17,8 @@ import numpy as np
 
 Init = Callable[[jax.Array, tuple[int, ...], Any], jax.Array]
 
-__all__ = ["Init", "NamedKey", "Same", "bernoulli", "changed", "clamped", "copied", "filled", "fixed", "in_part",
-           "in_place", "named", "operated", "parts_in", "reshaped", "with_keys"]  # fmt: skip
+__all__ = ["Init", "NamedKey", "Same", "bernoulli", "changed", "clamped", "copied", "dtype_in_jax", "filled", "fixed",
+           "in_part", "in_place", "named", "operated", "parts_in", "reshaped", "with_keys"]  # fmt: skip
 
 
 class NamedKey(NamedTuple):
@@ -58,7 +58,7 @@ class Same:
                 f"init: a leaf is a copy of {name}, which had no init when it was copied. Initialise the source before "
                 "the copy, for example with nn.init.normal_(p)."
             )
-        drawn = jax.dtypes.canonicalize_dtype(self.source.origin.dtype)
+        drawn = dtype_in_jax(self.source.origin.dtype)
         whole = jnp.asarray(self.init(key if self.known is None else self.known.key, self.shape, drawn), drawn)
         return jnp.broadcast_to(self.source.within(whole).astype(dtype), shape)
 
@@ -83,6 +83,13 @@ def with_keys(init: Any, known: Callable[[Any], NamedKey | None]) -> Any:
     return init
 
 
+def dtype_in_jax(dtype: Any) -> Any:
+    """Return the dtype that JAX uses instead of `dtype`. If x64 is disabled, it is int32 for int64. The dtype of random
+    keys does not change.
+    """
+    return jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
+
+
 def copied(value: Any, dtype: Any) -> jax.Array:
     """Return a copy of `value`, cast to `dtype` as torch's `copy_` does. If x64 is disabled in JAX, int64 becomes
     int32.
@@ -90,7 +97,7 @@ def copied(value: Any, dtype: Any) -> jax.Array:
     Raises:
         OverflowError: if a number fits `dtype` but not the narrower dtype that JAX uses instead.
     """
-    narrow = jax.dtypes.canonicalize_dtype(dtype)
+    narrow = dtype_in_jax(dtype)
     if narrow != dtype and np.issubdtype(narrow, np.integer) and not isinstance(value, jax.core.Tracer):
         wide, most = np.asarray(value).astype(dtype), np.iinfo(narrow)
         if (outside := wide[(wide < most.min) | (wide > most.max)]).size:
@@ -104,7 +111,7 @@ def copied(value: Any, dtype: Any) -> jax.Array:
 
 def fixed(key: jax.Array, shape: tuple[int, ...], dtype: Any, *, array: Any) -> jax.Array:
     """Return `array`, broadcast to `shape`, as the initial value."""
-    wide = array.dtype if jax.dtypes.canonicalize_dtype(array.dtype) == dtype else dtype
+    wide = array.dtype if dtype_in_jax(array.dtype) == dtype else dtype
     return jnp.broadcast_to(copied(array, wide), shape)  # a copy: donating params must not delete `array`
 
 

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from funcnet import tree
 from funcnet.nn.core import binding
 from funcnet.nn.core.call import Call
+from funcnet.nn.core.inits import dtype_in_jax
 from funcnet.nn.core.parameter import Buffer, Parameter
 from funcnet.nn.core.parts import LeafPlace, build, join, leaves, walk
 
@@ -95,7 +96,7 @@ def abstract_run(
     """
 
     def blank(place: LeafPlace) -> jax.Array:
-        own = jax.dtypes.canonicalize_dtype(place.leaf.dtype)  # counters are int64, which JAX has only with x64
+        own = dtype_in_jax(place.leaf.dtype)  # counters are int64, which JAX has only with x64
         given = own if dtype is None or not jnp.issubdtype(own, jnp.floating) else dtype
         return jnp.zeros((*place.stacks, *(place.leaf.shape if place.leaf.shape is not None else (0,))), given)
 

@@ -18,7 +18,8 @@ from funcnet.nn import init as initialisers
 from funcnet.nn.core import notes
 from funcnet.nn.core.constants import Constant
 from funcnet.nn.core.initialised import Clone, Initialised, shares
-from funcnet.nn.core.inits import Init, NamedKey, Same, copied, fixed, with_keys
+from funcnet.nn.core.inits import Init, NamedKey, Same, copied, dtype_in_jax, fixed, with_keys
+from funcnet.random import is_key
 
 __all__ = ["Buffer", "Computed", "Init", "Parameter", "copied"]
 
@@ -62,7 +63,7 @@ class _Leaf(Initialised):
     def __init__(self, shape_or_array: Any, init: Init | None, dtype: Any):
         self.formerly: tuple[str, str] | None = None  # (the end of its name, the end of its former name)
         try:
-            dtype is None or np.dtype(dtype)
+            dtype is None or jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key) or np.dtype(dtype)
         except TypeError:
             raise TypeError(
                 f"{type(self).__name__}: dtype is unknown; expected a dtype such as jnp.float32, got {dtype!r:.60}."
@@ -135,11 +136,17 @@ class _Leaf(Initialised):
                 f"init: {name!r} has no init. Pass an init to {type(self).__name__}(shape, init), or set it with "
                 "nn.init."
             )
-        dtype = jax.dtypes.canonicalize_dtype(self.dtype)
+        dtype = dtype_in_jax(self.dtype)
         try:
-            value = jnp.asarray(with_keys(self.init, known)(key, shape, dtype), dtype)
+            value = with_keys(self.init, known)(key, shape, dtype)
         except OverflowError as error:
             raise ValueError(f"init: {name!r} {error}") from None
+        if is_key(value) and value.dtype != dtype:
+            raise ValueError(
+                f"init: the init of {name!r} returned a random key; expected an array of {dtype}, got {value.dtype}. "
+                f"Pass dtype=jax.random.key(0).dtype to {type(self).__name__}."
+            )
+        value = jnp.asarray(value, dtype)
         if value.shape != shape:
             raise ValueError(f"init: the init of {name!r} returned shape {value.shape}; expected {shape}.")
         return value
@@ -236,7 +243,7 @@ class Buffer(Constant, _Leaf):
                 "starts as an array or a constant. The arrays are in the params and state that net.init returns. "
                 "Inside forward, they are attributes of the modules."
             )
-        dtype = jax.dtypes.canonicalize_dtype(self.dtype)
+        dtype = dtype_in_jax(self.dtype)
         return jnp.asarray(init(jax.random.key(0), self.shape, dtype), dtype)
 
 

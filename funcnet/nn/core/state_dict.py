@@ -19,8 +19,10 @@ import numpy as np
 from funcnet import tree
 from funcnet.nn.core import notes
 from funcnet.nn.core import state_dict_hooks as hooks
+from funcnet.nn.core.inits import dtype_in_jax
 from funcnet.nn.core.parameter import Buffer, Parameter, copied
 from funcnet.nn.core.parts import LeafPlace, build, children, description_of, is_stack, join, leaves, walk
+from funcnet.random import is_key, wrap_keys
 
 Tree = dict[str, Any]
 
@@ -46,6 +48,12 @@ class Entry(NamedTuple):
     leaf: Any  # Parameter or Buffer
     module: Any  # the module that has the leaf under this name
     attribute: str
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape of the array in the state_dict. None means that the leaf is lazy."""
+        words = jax.random.key_data(jnp.empty(0, self.leaf.dtype)).shape[1:] if is_key(self.leaf) else ()
+        return self.leaf.shape if self.leaf.shape is None else (*self.leaf.shape, *words)
 
 
 def indexed(path: str, index: tuple[int, ...]) -> str:
@@ -76,10 +84,12 @@ def entries_of(module: Any) -> Iterator[Entry]:
     return visit(module, "", ())
 
 
-def _widen(value: Any, leaf: Any) -> Any:
-    """Convert an array to int64, as in torch, if its leaf is int64. JAX stores such an array as int32 if x64 is
-    disabled.
+def _as_torch(value: Any, leaf: Any) -> Any:
+    """Return an array as a state_dict stores it. An array of an int64 leaf becomes int64, as in torch. JAX stores it as
+    int32 if x64 is disabled. Random keys become their data, which are uint32.
     """
+    if is_key(leaf):
+        return jax.random.key_data(value)
     if np.dtype(leaf.dtype) == np.int64 and not isinstance(value, jax.core.Tracer):
         return np.asarray(value, np.int64)
     return value
@@ -100,7 +110,7 @@ def dump(bound: Any, prefix: str = "") -> "OrderedDict[str, Any]":
         for name, leaf in leaves(module):
             if getattr(leaf, "persistent", True):
                 value = vars(module)[name]
-                values[f"{path}{name}"] = _widen(value[layer] if layer else value, leaf)
+                values[f"{path}{name}"] = _as_torch(value[layer] if layer else value, leaf)
         if hooks.has_extra_state(module):
             values[f"{path}{hooks.EXTRA}"] = module.get_extra_state()
         for name, child in children(module, layers=True):
@@ -130,7 +140,7 @@ def _match(module: Any, prepared: hooks.PreparedStateDict) -> Match:
         if key not in given and key not in seen and entry.name not in prepared.optional:
             seen.add(key)
             missing.append(entry.name)
-    mis_shaped = [entry.name for entry in entries if entry.name in sd and not _fits(sd[entry.name], entry.leaf.shape)]
+    mis_shaped = [entry.name for entry in entries if entry.name in sd and not _fits(sd[entry.name], entry.shape)]
     missing += [name for name in extra if name not in sd]
     return Match(missing, [*prepared.unexpected, *(name for name in sd if name not in names)], mis_shaped)
 
@@ -179,7 +189,7 @@ def _to_numpy(where: str, name: str, value: Any) -> Any:
 
 def _complain(module: Any, sd: Mapping[str, Any], found: Match, strict: bool, errors: list[str]) -> None:
     lines = [*errors]
-    expected = {entry.name: entry.leaf.shape for entry in entries_of(module)}
+    expected = {entry.name: entry.shape for entry in entries_of(module)}
     if strict and found.missing:
         lines.append(f"missing: {', '.join(found.missing)}")
     if strict and found.unexpected:
@@ -271,8 +281,10 @@ def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tre
     for entry in entries:
         if entry.name in sd:
             value = _to_numpy(where, entry.name, sd[entry.name])
-            if entry.leaf.shape == ():
+            if entry.shape == ():
                 value = value.reshape(())
+            if is_key(entry.leaf):
+                value = wrap_keys(jnp.asarray(value, jnp.uint32), entry.leaf.dtype)
             values.setdefault(entry.home, {})[entry.layer] = value  # the last name of a tie wins
 
     def leaf_value(which: int) -> Any:
@@ -282,7 +294,7 @@ def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tre
             _, _, _, leaf, stacks = place
             path = place.path
             old: Any = given.get(path)
-            same = old is None or old.dtype == jax.dtypes.canonicalize_dtype(leaf.dtype)
+            same = old is None or old.dtype == dtype_in_jax(leaf.dtype)
             dtype = leaf.dtype if same else old.dtype
             layers, indices = values.get(path, {}), list(np.ndindex(*stacks))
             if len(layers) < len(indices):

@@ -297,3 +297,52 @@ def test_advice_is_what_helps():
         "Rename the entries, or load those that fit with strict=False, into=(params, state)." in text
         and "Reshape" not in text
     )
+
+
+@both
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+def test_random_keys_are_buffers_and_become_their_data_in_a_state_dict(scan, impl):
+    """torch has no such dtype, but its files can contain the data."""
+
+    class Keys(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("fixed", jax.random.split(jax.random.key(3, impl=impl), (2, 3)))
+            self.drawn = nn.Buffer((), lambda key, shape, dtype: jax.random.key(5, impl=impl), dtype=kind)
+            self.frozen = nn.Parameter(jax.random.key(4, impl=impl), requires_grad=False)
+
+        def forward(self, x):
+            self.drawn, key = jax.random.split(self.drawn)
+            return x + jax.random.normal(key, x.shape)
+
+    kind = jax.random.key(0, impl=impl).dtype
+    net = nn.Repeat(Keys(), 2, scan=scan)
+    params, state = net.init(KEY)
+    _, after = net.apply(params, state, jnp.zeros(3))
+    sd = net.state_dict(params, after)
+    words = jax.random.key_data(jax.random.key(0, impl=impl)).shape
+    shapes = {"frozen": words, "fixed": (2, 3, *words), "drawn": words}
+    assert {name: (array.shape, array.dtype.name) for name, array in sd.items()} == {
+        f"{layer}.{name}": (shape, "uint32") for layer in (0, 1) for name, shape in shapes.items()
+    }
+    back = net.load_state_dict({name: torch.tensor(np.asarray(array)) for name, array in sd.items()})
+    assert all(jax.tree.leaves(jax.tree.map(lambda a, b: a.dtype == b.dtype and (a == b).all(), back, (params, after))))
+    with pytest.raises(ValueError, match=rf"mis-shaped: 1.drawn expected \({words[0]},\), got \(9,\)"):
+        net.load_state_dict(sd | {"1.drawn": np.zeros(9, np.uint32)})
+
+
+def test_keys_and_numbers_are_not_mixed():
+    class Mixed(nn.Module):
+        def __init__(self, init, new):
+            super().__init__()
+            self.seed, self.new = nn.Buffer(()) if init is None else init, new
+
+        def forward(self):
+            self.seed = self.new
+
+    with pytest.raises(ValueError, match=r"init of 'seed' returned a random key; expected an array of float32"):
+        Mixed(nn.Buffer((), lambda key, shape, dtype: key), None).init(KEY)
+    for init, new in ((None, KEY), (nn.Buffer(KEY), 1), (nn.Buffer(KEY), jax.random.key(0, impl="rbg"))):
+        net = Mixed(init, new)
+        with pytest.raises(ValueError, match=r"the dtype of the buffer 'seed' cannot change; expected .*, got "):
+            net.apply(*net.init(KEY))
