@@ -20,15 +20,13 @@ class EndlessLoader:
         return self
 
     def __next__(self) -> Any:
-        is_new = self._epoch is None
-        if is_new:
-            self._epoch = iter(self._loader)
-        for batch in self._epoch:
-            return batch
-        self._epoch = None
-        if is_new and self._loader.is_iterable:
-            raise ValueError(f"DataLoader: {describe(self._loader.dataset)} yields no batch; expected at least one.")
-        return next(self)
+        for _ in range(2):  # a pass that was resumed at its end has no batch
+            if self._epoch is None:
+                self._epoch = iter(self._loader)
+            for batch in self._epoch:
+                return batch
+            self._epoch = None
+        raise ValueError(f"DataLoader: {describe(self._loader.dataset)} yields no batch; expected at least one.")
 
     def state_dict(self) -> Any:
         """Return the position of the loader."""

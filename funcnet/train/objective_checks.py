@@ -12,10 +12,18 @@ import numpy as np
 import optax
 
 from funcnet import tree
+from funcnet.arguments import expect
 from funcnet.parallel import Layout, parallelize
 from funcnet.train.precision import at_least_float32
 
-__all__ = ["check_optimizer_state", "check_returns_sums", "checked_counts", "checked_output", "checked_sums"]
+__all__ = [
+    "check_batch",
+    "check_optimizer_state",
+    "check_returns_sums",
+    "checked_counts",
+    "checked_output",
+    "checked_sums",
+]
 
 FORM = '({term: {"loss": sum, metric: sum}}, state), where every sum is a scalar'
 
@@ -91,6 +99,26 @@ def check_optimizer_state(optimizer: optax.GradientTransformation, opt_state: An
             f"{', '.join(names[:3])}{more}, got a state for other parameters. Pass the same optimizer and the same "
             "trainable= to train.create and train.make_step."
         )
+
+
+def check_batch(batch: Any, *, where: str) -> None:
+    """Check that a host batch consists of arrays of numbers with rows.
+
+    Raises:
+        ValueError: if there is no batch, or a leaf of the batch has no rows.
+        TypeError: if a leaf of the batch is not an array of numbers.
+    """
+    leaves = jax.tree_util.tree_leaves_with_path(batch)
+    if not leaves:
+        raise ValueError(f"{where}: the data have no batch; expected at least one, got {batch!r:.60}.")
+    for path, leaf in leaves:
+        name = f"{jax.tree_util.keystr(path, simple=True, separator='.')!r} of a batch" if path else "a batch"
+        is_array = hasattr(leaf, "dtype") and hasattr(leaf, "shape") and getattr(leaf.dtype, "kind", "V") not in "OSUMm"
+        expect(is_array, where, name, "an array of numbers", leaf)
+        if not leaf.shape:
+            raise ValueError(
+                f"{where}: {name} has no rows; expected an array with one row per example, got a scalar {leaf.dtype}."
+            )
 
 
 def check_returns_sums(

@@ -13,11 +13,12 @@ import jax
 from funcnet import tree
 from funcnet.files import write_digests, write_json
 from funcnet.parallel import first_decides, is_first, parallelize, process_count, sharding_report, wait_for_all
+from funcnet.train.batches import OpenedBatches
 from funcnet.train.best import BestModel
 from funcnet.train.checkpoints import Checkpoints, Restored, resume
 from funcnet.train.loop import Outcome, train
 from funcnet.train.metrics import JsonLines, TensorBoard, read_metrics
-from funcnet.train.objective_checks import check_returns_sums
+from funcnet.train.objective_checks import check_batch, check_returns_sums
 from funcnet.train.progress import TrainingProgress
 from funcnet.train.recovery import RunRecovery
 from funcnet.train.report import draw_report
@@ -85,6 +86,7 @@ class Trials:
         self._step: Callable[..., Any] | None = None
         self._seeds = list(task.seeds) or [settings.run.seed]
         self._started: dict[int, TrainState] = {}
+        self._opened: dict[int, OpenedBatches] = {}
 
     def check_objective(self) -> None:
         """Check with the first batch that the objective returns sums; see `check_returns_sums`.
@@ -95,10 +97,18 @@ class Trials:
             return  # a run of one process checks the objective
         seed = self._seeds[0]
         first = self._started[seed] = self.start(seed)
-        batch = next(iter(self.task.batches(seed)(0)))
-        step = make_eval_step(self.task.objective, self.task.counts, precision=self.context.precision)
-        model = (first.params, first.state) if first.extra is None else (first.params, first.state, first.extra)
-        check_returns_sums(step, self.layout.place(model), batch, jax.random.key(seed), self.layout, where=self.where)
+        batches = self._opened[seed] = OpenedBatches(self.task.batches(seed))  # the first step uses this batch
+        try:
+            batch = batches.first()
+            check_batch(batch, where=self.where)
+            step = make_eval_step(self.task.objective, self.task.counts, precision=self.context.precision)
+            model = (first.params, first.state) if first.extra is None else (first.params, first.state, first.extra)
+            placed, key = self.layout.place(model), jax.random.key(seed)
+            check_returns_sums(step, placed, batch, key, self.layout, where=self.where)
+            self.task.check_evaluation(placed)
+        except BaseException:
+            batches.close()
+            raise
 
     def start(self, seed: int) -> TrainState:
         """Return the train state before step 0, on the host."""
@@ -112,9 +122,13 @@ class Trials:
         """
         seeds = self._seeds
         outs = {seed: folder if len(seeds) == 1 else folder / f"seed-{seed}" for seed in seeds}
-        for seed, out in outs.items():
-            if not first_decides(functools.partial(_is_concluded, out)) and not self.one(seed, out):
-                return False
+        try:
+            for seed, out in outs.items():
+                if not first_decides(functools.partial(_is_concluded, out)) and not self.one(seed, out):
+                    return False
+        finally:
+            for batches in self._opened.values():
+                batches.close()
         if len(seeds) > 1 and is_first():
             summarise(list(outs.values()), folder, self.task.best or Best("loss", largest=False))
         return True
@@ -150,7 +164,7 @@ class Trials:
                 if best is None:
                     self._save(out, outcome.state)
         if not self._conclude(seed, out, outcome):
-            self._print_stopped(self.task.cadence.total_steps)
+            self._print_stopped(begin.step if outcome is None else outcome.step)
             return False
         if not task.keeps_checkpoints and is_first():
             shutil.rmtree(out / "checkpoints", ignore_errors=True)
@@ -161,6 +175,7 @@ class Trials:
     ) -> Outcome:
         task, cadence = self.task, self.task.cadence
         evaluate = self.evaluate if best is None else self._saving_the_best(best, out)
+        opened = self._opened.pop(seed, None)
         step = self.compiled(begin.state)
         first = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), begin.state)
         with self._loggers(out, begin.step) as loggers:
@@ -171,7 +186,7 @@ class Trials:
             return train(
                 step,
                 begin.state,
-                task.batches(seed),
+                task.batches(seed) if opened is None else opened,
                 key=self.layout.place(jax.random.key(seed)),
                 place=place,
                 size=size,
@@ -288,12 +303,12 @@ class Trials:
         sizes = {name: leaf.size for name, leaf in tree.flatten(first.params).items()}
         trained = sum(sizes[name] for name in tree.select(self.task.trainable, sizes, where="train.run: trainable"))
         frozen = f" and {sum(sizes.values()) - trained:,} frozen" if trained < sum(sizes.values()) else ""
-        steps = self.task.cadence.total_steps
-        print(f"{self.task.name}: {trained:,} parameters{frozen}, {steps:,} steps, {self.layout}.")
+        print(f"{self.task.name}: {trained:,} parameters{frozen}, {self.task.cadence.length}, {self.layout}.")
         if not self.layout.is_data_parallel:
             print(sharding_report(first.params, self.layout.shardings(first.params)))
 
     def _print_stopped(self, step: int) -> None:
         saved = " and saved" if step else ""
-        steps = f"step {step:,} of {self.task.cadence.total_steps:,}"
-        print(f"Stopped{saved} after {steps}. Continue with --resume (in Python: resume=True).")
+        total = self.task.cadence.total_steps
+        of = "" if total is None else f" of {total:,}"
+        print(f"Stopped{saved} after step {step:,}{of}. Continue with --resume (in Python: resume=True).")
