@@ -48,14 +48,12 @@ class DataLoader:
         batch_size: number of items per batch, B. With None, each item is converted and yielded alone.
         shuffle: if True, each epoch uses a different random permutation.
         sampler: iterable of indices, to use instead of `shuffle`.
-        batch_sampler: iterable of lists of indices, to use instead of `batch_size`, `shuffle`, `sampler` and
-            `drop_last`.
+        batch_sampler: iterable of lists of indices, instead of `batch_size`, `shuffle`, `sampler` and `drop_last`.
         num_workers: number of workers that read batches in advance. With 0, the calling thread reads the batches.
         collate_fn: function that turns a list of items into a batch. Without batching, it receives one item. The
             default is `default_collate`, or `default_convert` without batching.
         pin_memory: accepted but ignored, because JAX copies to a device from any memory.
-        drop_last: if True, omit the last batch of an epoch if it is smaller than B. A batch of a different size makes a
-            jitted step compile again.
+        drop_last: if True, omit a last batch smaller than B, for which a jitted step would be compiled again.
         timeout: number of seconds to wait for a batch from the workers; 0 waits without limit.
         worker_init_fn: function that each worker calls with its number before it reads.
         multiprocessing_context: None makes the workers threads. "spawn", "forkserver", or a `multiprocessing` context
@@ -194,6 +192,8 @@ class DataLoader:
         """Return an iterator over all batches of one epoch, which does not change the position of the loader."""
         if self.is_iterable:
             return self._stream(number, None, lambda position: None)
+        if operator.length_hint(self, -1) < 0:  # a sampler without a length
+            return self._read(self._planned(number, 0), lambda position: None, number)
         return self.batches(number * len(self), (number + 1) * len(self))
 
     def batches(self, start: int = 0, stop: int | None = None) -> Iterator[Any]:
@@ -234,14 +234,12 @@ class DataLoader:
         self._rows = rows
 
     def position(self, step: int) -> Position:
-        """Return the loader's position before the batch of a step. Steps are counted from 0 over all epochs.
-
-        Raises:
-            TypeError: if the dataset is iterable, and the step is not 0.
+        """Return the loader's position before the batch of a step. Steps are counted from 0 over all epochs. The only
+        step of an iterable dataset is 0. For other steps, a TypeError is raised.
         """
-        if self.is_iterable and step:
-            raise TypeError(f"DataLoader: an iterable dataset has no steps; expected step 0, got {step}.")
         if self.is_iterable:
+            if step:
+                raise TypeError(f"DataLoader: an iterable dataset has no steps; expected step 0, got {step}.")
             return {**self.state_dict(), "epoch": 0, "turn": 0, "workers": None}
         epoch, number = divmod(step, max(1, len(self))) if step else (0, 0)
         return {**self.state_dict(), "epoch": epoch, self._plan.unit: self._plan.position_of(number)}
@@ -296,7 +294,8 @@ class DataLoader:
         else:
             check_position(state, self._order(), self._plan.unit)
         names = ("epoch", "turn", "workers") if self.is_iterable else ("epoch", self._plan.unit)
-        self._current = self._resumed = {name: state[name] for name in names}
+        self._current = {name: state[name] for name in names}
+        self._resumed = dict(self._current)
         self._plan.set_epoch(state["epoch"])
 
     def _smallest(self) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, Literal
 
 from funcnet.data import DataLoader
-from funcnet.data.endless import EndlessLoader
+from funcnet.data.endless import EndlessLoader, passes
 
 __all__ = ["Ends", "EpochBatches", "LoaderBatches", "OpenedBatches"]
 
@@ -100,11 +100,10 @@ class EpochBatches:
         self._batches.close()
 
     def _read(self) -> Generator[tuple[Any, dict[str, Any], Ends]]:
-        loader, epochs = self._loader, self._epochs
+        loader, epochs, opened = self._loader, self._epochs, passes(self._loader)
         epoch, was_empty = self._position["epoch"], False
         while epochs is None or epoch < epochs:
-            ahead = None
-            batches = iter(loader)
+            ahead, batches = None, next(opened)
             try:
                 for batch in batches:
                     if ahead is not None:
@@ -114,7 +113,7 @@ class EpochBatches:
                 _close(batches)
             epoch += 1
             if ahead is not None:
-                yield *ahead, "run" if epoch == epochs else "epoch"
+                yield ahead[0], loader.state_dict(), "run" if epoch == epochs else "epoch"
             elif was_empty:  # one pass may be empty, if the position was at the end of an epoch
                 raise ValueError(
                     f"train: an epoch of {type(loader.dataset).__name__} has no batch; expected at least one, got none."
