@@ -139,7 +139,7 @@ def run_task(
         except Stopped:
             print("Stopped before the first step. Continue with --resume (in Python: resume=True).")
             return stop.exit_code
-        except (ValueError, OSError):
+        except Exception:
             if not settings.run.resume and is_first():
                 cancel_run(folder)
             raise

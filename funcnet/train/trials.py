@@ -50,6 +50,13 @@ class TrainingSettings(Protocol):
         """The devices and the precision."""
 
 
+def _logged(begin: Restored) -> int:
+    """Return the last step whose line of the log is kept. If a signal had interrupted the evaluation of the restored
+    step, this step is evaluated and logged again, also if an earlier process has done it and was then killed.
+    """
+    return begin.step - (begin.about.get("owed") is not None)
+
+
 def _is_concluded(out: Path) -> bool:
     return (out / "eval.json").exists() and (out / MODEL).exists()
 
@@ -154,7 +161,8 @@ class Trials:
             self._announce(first)
             best = None
             if task.best is not None and self.evaluate is not None:
-                best = BestModel(task.best, read_metrics(out / "metrics.jsonl") if is_resumed else [], begin.step)
+                rows = read_metrics(out / "metrics.jsonl") if is_resumed else []
+                best = BestModel(task.best, rows, _logged(begin))
             outcome = None
             if best is None or not best.should_stop():
                 outcome = self._train(seed, out, begin, best, checkpoints)
@@ -178,7 +186,7 @@ class Trials:
         opened = self._opened.pop(seed, None)
         step = self.compiled(begin.state)
         first = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), begin.state)
-        with self._loggers(out, begin.step) as loggers:
+        with self._loggers(out, _logged(begin), begin.step) as loggers:
             say = loggers[-1].say if loggers else lambda text: None
             restart = lambda: self.layout.place(self.start(seed))
             about = (out, self.where, self.config, seed, self.layout)
@@ -245,13 +253,13 @@ class Trials:
         return self.layout.shard_own, lambda batch: round(self.task.size(batch) * share)
 
     @contextlib.contextmanager
-    def _loggers(self, out: Path, step: int) -> Iterator[list[Any]]:
+    def _loggers(self, out: Path, logged: int, step: int) -> Iterator[list[Any]]:
         if not is_first():
             yield []
             return
         with (
-            JsonLines(out / "metrics.jsonl", step) as lines,
-            TensorBoard(out / "tensorboard", step) as board,
+            JsonLines(out / "metrics.jsonl", logged) as lines,
+            TensorBoard(out / "tensorboard", logged) as board,
             TrainingProgress(
                 self.task.cadence.total_steps, step=step, show=self.task.shown, evaluated=self.task.evaluated
             ) as progress,

@@ -95,6 +95,6 @@ def died_after(step):
 @contextlib.contextmanager
 def stopped_after(step):
     """The process gets SIGTERM when `step` is finished, and saves a checkpoint."""
-    with after_step(lambda number: number == step and signal.raise_signal(signal.SIGTERM)):
-        with pytest.raises(SystemExit):
-            yield
+    stop = lambda number: number == step and signal.raise_signal(signal.SIGTERM)
+    with after_step(stop), pytest.raises(SystemExit):
+        yield

@@ -1,12 +1,13 @@
 """The data of a run: streams without a length, looks that change nothing, epochs that end when the data end."""
 
 import itertools
+import random
 
 import numpy as np
 import pytest
 import torch
 
-from funcnet import data, nn, train
+from funcnet import data, train
 from funcnet.data import DataLoader, IterableDataset
 from funcnet.data.resumable import ResumableDataset
 from funcnet.train.batches import EpochBatches
@@ -114,16 +115,16 @@ class Counting(IterableDataset):
 
 
 class Drawing(data.Dataset):
-    """Reading draws from NumPy's global generator."""
+    """Reading draws from a global generator."""
 
     def __init__(self):
-        np.random.seed(3)
+        random.seed(3)
 
     def __len__(self):
         return 10
 
     def __getitem__(self, index):
-        return row(index + np.random.randint(100))
+        return row(index + random.randrange(100))
 
 
 def consuming():
