@@ -44,8 +44,8 @@ class EndlessLoader:
 def passes(loader: Any) -> Iterator[Iterator[Any]]:
     """Yield an iterator over the rest of the current epoch of a loader, then one over each later epoch.
 
-    A sampler of the user's own is told the number of the epoch by its method `set_epoch`, if it has one, as the training
-    loops of other libraries do it. The order is then the same if the run is resumed in a later epoch.
+    A sampler of the user's own is told the number of the epoch by its method `set_epoch`, if it has one, as in the
+    training loops of other libraries. The order is then the same if the run is resumed in a later epoch.
 
     Example:
         >>> from funcnet.data import DataLoader

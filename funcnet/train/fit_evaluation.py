@@ -13,6 +13,7 @@ from funcnet.data import Prefetcher
 from funcnet.parallel import first_decides, is_first
 from funcnet.train.batches import OpenedBatches
 from funcnet.train.interruption import Interruption
+from funcnet.train.shapes import describe_shapes
 from funcnet.train.state import TrainState
 from funcnet.train.step import evaluate
 from funcnet.train.task import Best
@@ -87,7 +88,7 @@ class FitEvaluator:
         try:
             figures, outputs = self._means(model, [self.place(batch)])
         except Exception as error:
-            error.add_note(f"in the evaluation of the first batch of validation, {described(batch)}")
+            error.add_note(f"in the evaluation of the first batch of validation, {describe_shapes(batch)}")
             raise
         own = first_decides(lambda: self._tried(outputs, figures))
         figures = {**figures, **own} if own is not None else self._measure(model)[0]
@@ -165,24 +166,12 @@ def checked_metrics(values: Any, known: Iterable[str]) -> dict[str, Any]:
     return found
 
 
-def described(batch: Any) -> str:
-    """Return the names, dtypes and shapes of a batch, for a message.
-
-    >>> described({"x": np.zeros((2, 3), np.float32)})
-    'x: float32[2, 3]'
-    """
-    leaves = jax.tree_util.tree_leaves_with_path(batch)
-    named = {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
-    shape = lambda leaf: f"{getattr(leaf, 'dtype', type(leaf).__name__)}{list(np.shape(leaf))}"
-    return ", ".join(f"{name}: {shape(leaf)}" if name else shape(leaf) for name, leaf in named.items())
-
-
 def _joined(parts: Sequence[Any]) -> Any:
     """Concatenate the outputs of all batches along their rows."""
     try:
         return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
     except ValueError as error:
-        shapes = sorted({described(part) for part in parts})[:3]
+        shapes = sorted({describe_shapes(part) for part in parts})[:3]
         raise ValueError(
             "train.fit: the outputs of predict differ in their shapes, apart from the number of rows; expected equal "
             f"ones for all batches, got {' and '.join(shapes)}. Pad them, or return one row per token, as in "

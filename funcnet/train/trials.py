@@ -24,6 +24,7 @@ from funcnet.train.recovery import RunRecovery
 from funcnet.train.report import draw_report
 from funcnet.train.seeds import summarise
 from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings
+from funcnet.train.shapes import Shapes, ShapeWatch
 from funcnet.train.state import TrainState, create
 from funcnet.train.step import make_eval_step, make_step
 from funcnet.train.task import Best, Context, Ended, Task
@@ -94,6 +95,7 @@ class Trials:
         self._seeds = list(task.seeds) or [settings.run.seed]
         self._started: dict[int, TrainState] = {}
         self._opened: dict[int, OpenedBatches] = {}
+        self._shapes: set[Shapes] = set()
 
     def check_objective(self) -> None:
         """Check with the first batch that the objective returns sums; see `check_returns_sums`.
@@ -192,7 +194,7 @@ class Trials:
             about = (out, self.where, self.config, seed, self.layout)
             place, size = self._reading()
             return train(
-                step,
+                ShapeWatch(step, say, self._shapes, 2 if self.layout.kind == "pmap" else 1),
                 begin.state,
                 task.batches(seed) if opened is None else opened,
                 key=self.layout.place(jax.random.key(seed)),
