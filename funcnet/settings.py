@@ -15,7 +15,7 @@ import numbers
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
 
@@ -208,7 +208,7 @@ def compose(kind: type[Settings], **values: Any) -> Settings:
 
 
 def check_ranges(settings: Any, where: str, shown: Callable[[str], str] = flag) -> None:
-    """Check that every number is in its `Range`. None is accepted.
+    """Check that every number is in its `Range`. None and the values of a `Literal` are accepted.
 
     Args:
         settings: the settings of a command.
@@ -232,7 +232,7 @@ def check_ranges(settings: Any, where: str, shown: Callable[[str], str] = flag) 
         for limits in (one for one in _metadata(hint) if isinstance(one, Range)):
             for number in value if isinstance(value, tuple) else (value,):
                 wrong = isinstance(number, bool) or not isinstance(number, numbers.Real)
-                if number is not None and (wrong or number not in limits):
+                if number not in (None, *_words(hint)) and (wrong or number not in limits):
                     raise ValueError(f"{where}: {shown(name)} is out of range; expected {limits}, got {number!r}.")
 
 
@@ -288,7 +288,8 @@ def from_record(kind: type[Settings], record: Mapping[str, Any], **given: Any) -
 
 
 def as_json(value: Any) -> Any:
-    """Return a value in a form that JSON can represent, with paths as strings and tuples as lists.
+    """Return a value in a form that JSON can represent, with paths as strings, tuples as lists, and NumPy's numbers as
+    Python's.
 
     Example:
         >>> as_json((Path("a"), 1))
@@ -296,6 +297,8 @@ def as_json(value: Any) -> Any:
     """
     if isinstance(value, Path):
         return str(value)
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        return int(value) if isinstance(value, numbers.Integral) else float(value)
     if isinstance(value, tuple | list):
         return [as_json(one) for one in value]
     if isinstance(value, Mapping):
@@ -329,6 +332,12 @@ def _group(hint: Any) -> type | None:
 
 def _has_paths(hint: Any) -> bool:
     return hint is Path or any(map(_has_paths, get_args(hint)))
+
+
+def _words(hint: Any) -> tuple[Any, ...]:
+    """Return the values that a type names in a `Literal`, such as Annotated[int, Range(1)] | Literal["epoch"]."""
+    inner = (one for part in get_args(hint) if not isinstance(part, Range) for one in _words(part))
+    return get_args(hint) if get_origin(hint) is Literal else tuple(inner)
 
 
 def _metadata(hint: Any) -> Iterator[Any]:

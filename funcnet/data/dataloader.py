@@ -6,6 +6,7 @@ B is the batch size, and N is the number of items of a map-style dataset.
 from __future__ import annotations
 
 import itertools
+import operator
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -47,14 +48,12 @@ class DataLoader:
         batch_size: number of items per batch, B. With None, each item is converted and yielded alone.
         shuffle: if True, each epoch uses a different random permutation.
         sampler: iterable of indices, to use instead of `shuffle`.
-        batch_sampler: iterable of lists of indices, to use instead of `batch_size`, `shuffle`, `sampler` and
-            `drop_last`.
+        batch_sampler: iterable of lists of indices, instead of `batch_size`, `shuffle`, `sampler` and `drop_last`.
         num_workers: number of workers that read batches in advance. With 0, the calling thread reads the batches.
         collate_fn: function that turns a list of items into a batch. Without batching, it receives one item. The
             default is `default_collate`, or `default_convert` without batching.
         pin_memory: accepted but ignored, because JAX copies to a device from any memory.
-        drop_last: if True, omit the last batch of an epoch if it is smaller than B. A batch of a different size makes a
-            jitted step compile again.
+        drop_last: if True, omit a last batch smaller than B, for which a jitted step would be compiled again.
         timeout: number of seconds to wait for a batch from the workers; 0 waits without limit.
         worker_init_fn: function that each worker calls with its number before it reads.
         multiprocessing_context: None makes the workers threads. "spawn", "forkserver", or a `multiprocessing` context
@@ -136,7 +135,7 @@ class DataLoader:
         self.pin_memory = pin_memory
         if sampler is None and not self.is_iterable and batch_sampler is None:
             sized = items_of(dataset)
-            sampler = RandomSampler(sized, seed=seed) if shuffle else SequentialSampler(sized)  # type: ignore[arg-type]
+            sampler = RandomSampler(sized, seed=self.seed) if shuffle else SequentialSampler(sized)  # type: ignore[arg-type]
         if batch_sampler is not None:
             batch_size = None
         elif batch_size is not None and sampler is not None:
@@ -166,10 +165,9 @@ class DataLoader:
         """Return the number of batches in an epoch. For an iterable dataset, this is an estimate from its length."""
         if not self.is_iterable:
             return self._plan.count()
-        count = self._reported = len(self.dataset)
-        if self.batch_size is None:
-            return count
-        return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
+        count, size = len(self.dataset), self.batch_size or 1
+        self._reported = count
+        return count // size if self.drop_last else -(-count // size)
 
     def __iter__(self) -> Iterator[Any]:
         """Return an iterator over the batches of the next epoch, or of the rest of it after `load_state_dict`."""
@@ -178,7 +176,7 @@ class DataLoader:
         if resumed is not None and resumed["epoch"] != epoch:  # set_epoch has chosen another epoch since
             resumed = None
         if self.is_iterable:
-            return self._stream(epoch, resumed)
+            return self._stream(epoch, resumed, self._keep)
         if self._plan.length and self._plan.count() == 0:
             warnings.warn(
                 "DataLoader: an epoch has no batch, because drop_last=True omits it; expected at least "
@@ -191,7 +189,11 @@ class DataLoader:
         return self._read(self._planned(epoch, start), self._keep, epoch)
 
     def epoch(self, number: int = 0) -> Iterator[Any]:
-        """Return an iterator over all batches of one epoch."""
+        """Return an iterator over all batches of one epoch, which does not change the position of the loader."""
+        if self.is_iterable:
+            return self._stream(number, None, lambda position: None)
+        if operator.length_hint(self, -1) < 0:  # a sampler without a length
+            return self._read(self._planned(number, 0), lambda position: None, number)
         return self.batches(number * len(self), (number + 1) * len(self))
 
     def batches(self, start: int = 0, stop: int | None = None) -> Iterator[Any]:
@@ -232,21 +234,19 @@ class DataLoader:
         self._rows = rows
 
     def position(self, step: int) -> Position:
-        """Return the loader's position before the batch of a step. Steps are counted from 0 over all epochs.
-
-        Raises:
-            TypeError: if the dataset is iterable.
+        """Return the loader's position before the batch of a step. Steps are counted from 0 over all epochs. The only
+        step of an iterable dataset is 0. For other steps, a TypeError is raised.
         """
         if self.is_iterable:
-            raise TypeError(
-                f"DataLoader: an iterable dataset has no steps; expected a map-style one, got {self._about['dataset']}."
-            )
-        epoch, number = divmod(step, max(1, len(self)))
+            if step:
+                raise TypeError(f"DataLoader: an iterable dataset has no steps; expected step 0, got {step}.")
+            return {**self.state_dict(), "epoch": 0, "turn": 0, "workers": None}
+        epoch, number = divmod(step, max(1, len(self))) if step else (0, 0)
         return {**self.state_dict(), "epoch": epoch, self._plan.unit: self._plan.position_of(number)}
 
     def require_batches(self) -> None:
-        """Raise a ValueError if an epoch has no batch."""
-        if not self.is_iterable and len(self) < 1:
+        """Raise a ValueError if an epoch is known to have no batch."""
+        if not self.is_iterable and operator.length_hint(self, 1) < 1:
             raise ValueError(
                 f"DataLoader: the dataset is smaller than one batch; expected at least {self._smallest()} items, "
                 f"got {describe(self.dataset)}."
@@ -348,16 +348,15 @@ class DataLoader:
         workers = self._begin(fetcher, epoch, [None] * self._count)
         return self._taken_over(BatchIterator(workers, self._count, planned, keep, **self._options()))
 
-    def _stream(self, epoch: int, resumed: Position | None) -> Any:
+    def _stream(self, epoch: int, resumed: Position | None, store: Callable[[Position], None]) -> Any:
         """Return an iterator over the batches of one pass of an iterable dataset."""
         fetcher = IterableFetcher(self.dataset, self.collate_fn, batch_size=self.batch_size, drop_last=self.drop_last)
         states = (resumed and resumed["workers"]) or [None] * self._count
         turn = resumed["turn"] if resumed else 0
-        dataset = self._about["dataset"]
 
         def keep(states: Sequence[Any], turn: int) -> None:
-            warn_of_length(dataset, self._reported, sum(state["items"] for state in states if state is not None))
-            self._current = {"epoch": epoch, "turn": turn, "workers": list(states)}
+            warn_of_length(self._about["dataset"], self._reported, sum(state["items"] for state in states if state))
+            store({"epoch": epoch, "turn": turn, "workers": list(states)})
 
         keep(states, turn)
         workers = self._begin(fetcher, epoch, states)

@@ -1,7 +1,7 @@
 """A table of what each device stores."""
 
 import math
-import re
+from collections.abc import Mapping
 from typing import Any
 
 from jax.sharding import NamedSharding
@@ -15,8 +15,8 @@ __all__ = ["sharding_report"]
 def sharding_report(params: names_of.Tree, shardings: names_of.Tree) -> str:
     """Return a table of the parameters: shape, sharding, and bytes per device.
 
-    Layers of a stack whose parameters have equal shapes and shardings share a line, in which `*` replaces the number of
-    the layer.
+    Consecutive layers of a stack share their lines if all their parameters have equal names, shapes and shardings. `*`
+    replaces the numbers of all layers of a stack, and `0-5` those of some of them.
 
     Args:
         params: parameters, or their `jax.ShapeDtypeStruct`s.
@@ -38,11 +38,12 @@ def sharding_report(params: names_of.Tree, shardings: names_of.Tree) -> str:
     """
     lines: dict[tuple[str, ...], list[int]] = {}
     total = entries = 0
-    places = names_of.flatten(shardings)
-    for name, leaf in names_of.flatten(params).items():
+    places, leaves = names_of.flatten(shardings), names_of.flatten(params)
+    facts = {name: (str(leaf.shape), _shown(places[name], len(leaf.shape))) for name, leaf in leaves.items()}
+    families = _families(facts)
+    for name, leaf in leaves.items():
         here = math.prod(places[name].shard_shape(leaf.shape)) * leaf.dtype.itemsize
-        family = re.sub(r"(?<=\.)\d+(?=\.)", "*", name)
-        line = lines.setdefault((family, str(leaf.shape), _shown(places[name], len(leaf.shape))), [0, 0])
+        line = lines.setdefault((families[name], *facts[name]), [0, 0])
         line[0] += 1
         line[1] += here
         total, entries = total + here, entries + math.prod(leaf.shape)
@@ -50,6 +51,45 @@ def sharding_report(params: names_of.Tree, shardings: names_of.Tree) -> str:
     head = ["parameter", "number", "shape", "sharding", "bytes per device"]
     numbers = sum(count for count, _ in lines.values())
     return table.text([head, *cells, ["all", f"{numbers:,}", f"{entries:,}", "", f"{total:,}"]], left=1, total=True)
+
+
+def _families(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return {name of a parameter: the name that it shares with the same parameter of other layers}.
+
+    `facts` maps the names to what must be equal for layers that share their names.
+
+    >>> list(_families(dict.fromkeys(["h.0.w", "h.1.w", "mlp.0.w", "mlp.3.w"], "(8, 8)")).values())
+    ['h.*.w', 'h.*.w', 'mlp.0.w', 'mlp.3.w']
+    """
+    children: dict[str, dict[str, Any]] = {}
+    for name, fact in facts.items():
+        first, _, rest = name.partition(".")
+        children.setdefault(first, {})[rest] = fact
+    inner = {first: _families(parts) if "" not in parts else {"": ""} for first, parts in children.items()}
+    shown = _runs(children)
+    return {
+        f"{first}.{rest}" if rest else first: f"{shown[first]}.{name}" if name else shown[first]
+        for first, names in inner.items()
+        for rest, name in names.items()
+    }
+
+
+def _runs(children: Mapping[str, Any]) -> dict[str, str]:
+    """Return {segment: the segment that replaces it}. Consecutive numbers whose children are equal get one segment."""
+    numbers = sorted(int(first) for first, parts in children.items() if first.isdecimal() and "" not in parts)
+    runs: list[list[int]] = []
+    for number in numbers:
+        follows = bool(runs) and runs[-1][-1] == number - 1 and children[str(number)] == children[str(number - 1)]
+        if follows:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    shown = {first: first for first in children}
+    for run in runs:
+        if len(run) > 1:
+            text = names_of.STACKED if len(runs) == 1 else f"{run[0]}-{run[-1]}"
+            shown |= {str(number): text for number in run}
+    return shown
 
 
 def _shown(sharding: NamedSharding, ndim: int) -> str:

@@ -1,5 +1,6 @@
 """The best evaluation of a run so far, and early stopping."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -45,8 +46,19 @@ class BestModel:
 def goodness(best: Best, figures: Mapping[str, float], prefix: str = "") -> tuple[float, float]:
     """Return a sort key for evaluations. A larger key is better.
 
-    The key is (metric, -loss), or (-metric, -loss) if a smaller value of the metric is better. All names in `figures`
-    begin with `prefix`.
+    The key is (metric, -loss), or (-metric, -loss) if a smaller value of the metric is better. NaN is worse than every
+    number. All names in `figures` begin with `prefix`.
+
+    Raises:
+        ValueError: if the metric of `best` is missing.
+
+    >>> goodness(Best("accuracy"), {"accuracy": 0.5, "loss": float("nan")})
+    (0.5, -inf)
     """
-    value, loss = figures[prefix + best.metric], figures.get(f"{prefix}loss", 0.0)
-    return value if best.largest else -value, -loss
+    name = prefix + best.metric
+    if name not in figures:
+        known = ", ".join(figures)
+        raise ValueError(f"train.Best: metric is unknown; expected one of {known}, got {name!r}.")
+    value, loss = figures[name], figures.get(f"{prefix}loss", 0.0)
+    keys = (value if best.largest else -value, -loss)
+    return (-math.inf if math.isnan(keys[0]) else keys[0], -math.inf if math.isnan(keys[1]) else keys[1])

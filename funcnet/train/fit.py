@@ -1,7 +1,7 @@
 """Train a user's own model with one function call. `fit` builds a `Task` from its arguments, and `run_task` runs it."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,16 +10,20 @@ import jax.numpy as jnp
 import optax
 
 from funcnet import nn, tree, weights
-from funcnet.settings import check_ranges
+from funcnet.arguments import boolean, strings
 from funcnet.train.errors import RunError
-from funcnet.train.fit_checks import check_arguments, hidden_names, in_python, rows_per_step
-from funcnet.train.fit_task import FitSettings, FitTask, Plan
+from funcnet.train.fit_checks import check_path, check_plan, check_settings, hidden_names, in_python
+from funcnet.train.fit_data import is_function, open_function, rows_per_step
+from funcnet.train.fit_evaluation import Evaluation
+from funcnet.train.fit_task import FitCheckpointSettings, FitSettings, FitTask, Plan
+from funcnet.train.loop import Every
 from funcnet.train.metrics import read_metrics
 from funcnet.train.recovery import read_bundle
 from funcnet.train.replay import replay_step
 from funcnet.train.run import run_task
 from funcnet.train.run_directory import RUN_FILE, configuration
-from funcnet.train.settings import CheckpointSettings, DeviceSettings, LoopSettings, RunSettings
+from funcnet.train.setting_types import plain
+from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings
 from funcnet.train.step import UpdateExtra
 from funcnet.train.task import Best
 from funcnet.train.trials import EMA, MODEL
@@ -52,7 +56,8 @@ def fit(
     optimizer: optax.GradientTransformation,
     *,
     out: str | Path,
-    steps: int,
+    steps: int | None = None,
+    epochs: int | None = None,
     batch_size: int = 32,
     validation: Any = None,
     weight: Callable[[Any], Any] | None = None,
@@ -62,13 +67,16 @@ def fit(
     evaluate_ema: bool = False,
     extra: Any = None,
     update_extra: UpdateExtra | None = None,
+    predict: Callable[..., Any] | None = None,
+    metrics: Callable[..., Mapping[str, Any]] | None = None,
+    after_evaluation: Callable[[Evaluation], Any] | None = None,
     best: Best | None = None,
     resume: bool = False,
     seed: int = 0,
     accumulate: int = 1,
     log_every: int = 20,
-    evaluate_every: int = 250,
-    save_every: int = 250,
+    evaluate_every: Every = 250,
+    save_every: Every = 250,
     keep: int = 2,
     devices: int | None = None,
     mesh: str | None = None,
@@ -89,13 +97,16 @@ def fit(
             evaluation, `model.training` is False.
         data: training data: a dict of arrays with equal first dimensions, a dataset or a `DataLoader` of
             `funcnet.data`, or a function `data(start_step)` that returns an iterable of the batches from that step on.
-            A batch must depend only on its step, so that a resumed run sees the same batches.
+            A batch must depend only on its step, so that a resumed run sees the same batches. A dataset may be a stream
+            without a length; its epochs end when it ends. `fit` begins with epoch 0 of a loader.
         optimizer: an optax transformation, which includes gradient clipping, if any. Use `optim.param_groups` for
             groups of parameters with different learning rates.
         out: run directory. The run writes `model.safetensors`, `metrics.jsonl`, `eval.json`, `report.png`,
             `checkpoints/`, TensorBoard events and, with `ema`, `ema/model.safetensors` into it.
         steps: number of updates. To train longer, call `fit` again with `resume=True` and more steps, even if the run
             has finished. `schedule` and the learning rate schedule of the optimizer must cover all of these steps.
+        epochs: number of passes over the data, instead of `steps`. Exactly one of them is given. An epoch has
+            `len(loader)` steps, without the last rows if they are fewer than `batch_size`.
         batch_size: number of rows per update, over all devices and micro-batches. If `data` is a `DataLoader` or a
             function, the batch size of the loader or of the first batch is used instead.
         validation: data for the evaluation: a dict of arrays, a dataset, a `DataLoader`, or a function without
@@ -111,13 +122,22 @@ def fit(
         extra: a pytree of arrays, random keys and numbers with the user's own values, which become `jax.Array`s. These
             values are saved in the checkpoints. The loss is then called as `loss(model, batch, extra)`.
         update_extra: function `update_extra(train_state, metrics)` that returns the new `extra` after each update.
+        predict: function `predict(model, batch)` that returns what `metrics` compares, such as (logits, labels): an
+            array or a tuple of arrays with one row per example. It is called like `loss`, and only in evaluations.
+        metrics: function `metrics(outputs, labels)` of all outputs of an evaluation, for metrics that are not means
+            over the rows, such as F1 or AUC. Its arguments are the parts of the tuple that `predict` returns, as NumPy
+            arrays with the rows of all batches and devices. It returns {name: number or array of numbers}. The log has
+            the values as `eval_{name}`. A square array of integers is drawn in the report as a confusion matrix.
+        after_evaluation: function `after_evaluation(evaluation)` that receives an `Evaluation` after each one. In a run
+            of several processes, it is called in process 0. It is called again if a resumed run repeats an evaluation.
         best: how to choose the best evaluation, whose model is kept, and when to stop early. None keeps the last model.
         resume: whether to continue the run in `out`. If `out` contains no run, a new run starts.
         seed: seed of the initialisation, of the order of the data, and of dropout.
         accumulate: number of micro-batches per update.
         log_every: number of steps between two lines of the log. A line contains the means since the previous line.
-        evaluate_every: number of steps between two evaluations. 0 evaluates only at the end.
-        save_every: number of steps between two checkpoints. 0 saves a checkpoint only at the end.
+        evaluate_every: number of steps between two evaluations, or "epoch" for one after each epoch. 0 evaluates only
+            at the end.
+        save_every: number of steps between two checkpoints, or "epoch". 0 saves a checkpoint only at the end.
         keep: number of newest checkpoints to keep. Without `best`, the checkpoint with the lowest validation loss is
             kept too.
         devices, mesh, shard, parallel, precision: see `DeviceSettings`.
@@ -152,49 +172,65 @@ def fit(
         >>> print(f"{fitted.params['weight'].item():.2f}")
         2.00
     """
-    folder = Path(out)
+    folder = check_path("out", out)
+    plan = Plan(
+        net, loss, data, optimizer, validation, weight, schedule, start, evaluate_ema, extra, update_extra, predict,
+        metrics, after_evaluation, best,
+    )  # fmt: skip
+    check_plan(plan)
+    boolean("train.fit", "resume", resume)
+    strings("train.fit", "shard", shard, "a list of rules, such as ['**.weight=fsdp,-']")
     is_begun = (folder / RUN_FILE).exists()
     if is_begun and not resume and replay is None:
         raise RunError(
             f"train.fit: {folder} already contains a run; expected a new or empty folder, got one with {RUN_FILE}. "
             "Pass resume=True to continue the run, or a different out."
         )
-    check_arguments(net, loss, data, optimizer, validation, schedule)
-    if validation is None and (best is not None or evaluate_ema):
-        raise ValueError("train.fit: best and evaluate_ema need validation data; expected validation=DATA, got None.")
-    if evaluate_ema and ema is None:
-        raise ValueError("train.fit: evaluate_ema needs averaged weights; expected a decay rate as ema, got None.")
     settings = FitSettings(
         RunSettings(folder, resume and is_begun, seed),
         steps,
+        epochs,
         LoopSettings(batch_size, accumulate, log_every, nan_trace),
-        CheckpointSettings(evaluate_every, save_every, keep, rewind_above),
+        FitCheckpointSettings(evaluate_every, save_every, keep, rewind_above),
         DeviceSettings(devices, mesh, tuple(shard), parallel=parallel, precision=precision),
         ema,
     )
-    check_ranges(settings, "train.fit", str)
-    loop = dataclasses.replace(settings.loop, batch_size=rows_per_step(data, batch_size))
+    check_settings(settings, plan)
+    settings = plain(settings)
+    if is_function(data):
+        plan = dataclasses.replace(plan, data=open_function(data))
+    loop = dataclasses.replace(settings.loop, batch_size=rows_per_step(plan.data, settings.loop.batch_size))
     settings = dataclasses.replace(settings, loop=loop)
-    plan = Plan(
-        net, loss, data, optimizer, validation, weight, schedule, start, evaluate_ema, extra, update_extra, best
-    )
     if replay is not None:
-        is_same = replay_step(lambda *given: FitTask(plan, *given), settings, read_bundle(replay))
-        raise SystemExit(0 if is_same else 1)
+        bundle = read_bundle(check_path("replay", replay))
+        raise SystemExit(0 if replay_step(lambda *given: FitTask(plan, *given), settings, bundle) else 1)
+    _run(plan, settings)
+    return _fitted(plan, settings)
+
+
+def _run(plan: Plan, settings: FitSettings) -> None:
+    """Run the task, or raise SystemExit if a signal stopped it."""
     try:
-        before = (configuration(folder) or {}).get("steps", steps) if is_begun else steps
-        free = ("log_every", "steps") if before <= steps else ("log_every",)
+        before = configuration(settings.run.out) or {}
+        lengths = {"steps": settings.steps, "epochs": settings.epochs}
+        longer = [name for name, value in lengths.items() if value is not None and value >= (before.get(name) or value)]
+        free = ("log_every", *longer)
         code = run_task(lambda *given: FitTask(plan, *given), settings, where="train.fit", free=free)
     except (TypeError, ValueError) as error:  # or a RunError
         message = str(error)
         if message.startswith("optim.param_groups: pattern"):
-            error.args = (message + hidden_names(net),)
+            error.args = (message + hidden_names(plan.net),)
         elif message.startswith("train."):
             error.args = (in_python(message),)
         raise
     if code:
         raise SystemExit(code)
-    into = jax.jit(net.init)(jax.random.key(seed)) if start is None else start
+
+
+def _fitted(plan: Plan, settings: FitSettings) -> Fitted:
+    """Read the result of a finished run from its files."""
+    net, folder = plan.net, settings.run.out
+    into = jax.jit(net.init)(jax.random.key(settings.run.seed)) if plan.start is None else plan.start
     try:
         params, state = net.load_state_dict(weights.load(folder / MODEL), into=into)
     except ValueError as error:
@@ -203,7 +239,7 @@ def fit(
             f"{type(net).__name__}, got others. Use another out. ({error})"
         ) from error
     average = None
-    if ema is not None:
+    if settings.ema is not None:
         average, _ = net.load_state_dict(weights.load(folder / EMA / MODEL), into=into)
     params, state, average = jax.tree.map(jnp.array, (params, state, average))
     return Fitted(params, state, average, read_metrics(folder / "metrics.jsonl"))

@@ -1,85 +1,130 @@
 """Checks of the arguments of `fit`, and functions that make error messages of `fit`."""
 
-import inspect
 import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
 from funcnet import nn
-from funcnet.data import DataLoader
+from funcnet.arguments import boolean, expect, function, transformation
+from funcnet.settings import check_ranges
+from funcnet.train.fit_data import check_data, check_shared, is_function
+from funcnet.train.fit_task import FitSettings, Plan
+from funcnet.train.setting_types import check_types
+from funcnet.train.task import Best
 
-__all__ = ["check_arguments", "hidden_names", "in_python", "is_function", "rows_per_step"]
+__all__ = ["check_path", "check_plan", "check_settings", "hidden_names", "in_python"]
+
+WHERE = "train.fit"
 
 
-def check_arguments(net: Any, loss: Any, data: Any, optimizer: Any, validation: Any, schedule: Any) -> None:
-    """Check the types of the arguments of `fit`.
+def check_path(name: str, path: Any) -> Path:
+    """Return `path` as a Path.
+
+    Raises:
+        TypeError: if it is not a path.
+    """
+    expect(isinstance(path, str | Path) and path != "", WHERE, name, "a path, such as 'runs/first'", path)
+    return Path(path)
+
+
+def check_plan(plan: Plan) -> None:
+    """Check the types of the arguments of `fit` that are objects or functions.
 
     Raises:
         TypeError: if an argument has the wrong type. The message says what to pass.
+        ValueError: if arguments contradict each other.
     """
-    for name, value, is_right, expected in (
-        ("net", net, isinstance(net, nn.Module), "a module, such as nn.Linear(2, 1)"),
-        ("loss", loss, callable(loss), "a function loss(model, batch)"),
-        (
-            "optimizer",
-            optimizer,
-            hasattr(optimizer, "init") and hasattr(optimizer, "update"),
-            "an optax transformation, such as optax.adamw(1e-3)",
-        ),
-        ("schedule", schedule, schedule is None or callable(schedule), "a function of the step, or None"),
+    expect(isinstance(plan.net, nn.Module), WHERE, "net", "a module, such as nn.Linear(2, 1)", plan.net)
+    arguments = "model, batch" if plan.extra is None else "model, batch, extra"
+    count = 2 if plan.extra is None else 3
+    function(WHERE, "loss", plan.loss, f"loss({arguments})", count)
+    transformation(WHERE, "optimizer", plan.optimizer)
+    constant = "A constant learning rate needs no schedule."
+    for name, form, size, advice in (
+        ("weight", "weight(batch)", 1, ""),
+        ("schedule", "schedule(step)", 1, constant),
+        ("update_extra", "update_extra(train_state, metrics)", 2, ""),
+        ("predict", f"predict({arguments})", count, ""),
+        ("metrics", "metrics(outputs, labels)", None, ""),
+        ("after_evaluation", "after_evaluation(evaluation)", 1, ""),
     ):
-        if not is_right:
-            advice = " A constant learning rate needs no schedule." if name == "schedule" else ""
-            raise TypeError(f"train.fit: {name} has the wrong type; expected {expected}, got {value!r:.60}.{advice}")
-    _check_data("data", data, "data(start_step)", 0)
-    _check_data("validation", validation, "validation()")
+        if getattr(plan, name) is not None:
+            function(WHERE, name, getattr(plan, name), form, size, advice)
+    boolean(WHERE, "evaluate_ema", plan.evaluate_ema)
+    expect(plan.best is None or isinstance(plan.best, Best), WHERE, "best", "train.Best('loss') or None", plan.best)
+    _check_start(plan.start)
+    _check_extra(plan.extra)
+    check_data("data", plan.data, "data(start_step)", 0)
+    if plan.validation is not None:
+        check_data("validation", plan.validation, "validation()")
+        check_shared(plan.data, plan.validation)
+    _check_evaluation(plan)
+    if plan.update_extra is not None and plan.extra is None:
+        raise ValueError(f"{WHERE}: update_extra needs values to update; expected extra=VALUES, got None.")
 
 
-def _check_data(name: str, data: Any, form: str, *arguments: Any) -> None:
-    shapes = [np.shape(one) for one in data[:3] if hasattr(one, "shape")] if type(data) in (tuple, list) else []
-    if shapes and (type(data) is tuple or len(set(shapes)) > 1):  # arrays of equal shapes can be a dataset
-        raise TypeError(
-            f"train.fit: {name} is a {type(data).__name__} of arrays, which is not a dataset; expected a dict of "
-            f"arrays or a dataset, got arrays of shapes {', '.join(map(str, shapes))}. Pass {{'x': x, 'y': y}}, or "
-            "data.TensorDataset(x, y) of funcnet."
-        )
-    if is_function(data):
-        try:
-            inspect.signature(data).bind(*arguments)
-        except TypeError as error:
-            raise TypeError(
-                f"train.fit: {name} is a function with the wrong arguments; expected {form}, which returns an iterable "
-                f"of batches, got {name}{inspect.signature(data)}."
-            ) from error
-        except ValueError:  # a function written in C has no signature
-            pass
-
-
-def is_function(data: Any) -> bool:
-    """Return whether `data` is a function that returns batches, and not a dataset or a loader."""
-    return callable(data) and not hasattr(data, "__getitem__") and not isinstance(data, DataLoader)
-
-
-def rows_per_step(data: Any, batch_size: int) -> int:
-    """Return the number of rows per batch: the batch size of the loader, the size of the function's first batch, or
-    `batch_size` for other data.
+def check_settings(settings: FitSettings, plan: Plan) -> None:
+    """Check the arguments of `fit` that are numbers, strings or booleans.
 
     Raises:
-        ValueError: if a function returns no batch.
+        TypeError: if an argument has the wrong type.
+        ValueError: if an argument is out of range, or arguments contradict each other.
     """
-    if isinstance(data, DataLoader):
-        return data.batch_size or batch_size
-    if not is_function(data):
-        return batch_size
-    leaves = jax.tree.leaves(next(iter(data(0)), None))
-    if not leaves or not hasattr(leaves[0], "shape"):
+    check_types(settings, WHERE, str)
+    check_ranges(settings, WHERE, str)
+    steps, epochs = settings.steps, settings.epochs
+    if (steps is None) == (epochs is None):
+        got = "neither" if steps is None else f"steps={steps} and epochs={epochs}"
+        raise ValueError(f"{WHERE}: the length of the run is not clear; expected either steps or epochs, got {got}.")
+    by_epoch = {"epochs": epochs, "evaluate_every": settings.checkpoint.evaluate_every}
+    by_epoch |= {"save_every": settings.checkpoint.save_every}
+    for name, value in by_epoch.items():
+        if is_function(plan.data) and (value == "epoch" or (name == "epochs" and value is not None)):
+            raise ValueError(
+                f"{WHERE}: {name}={value!r} needs data with epochs; expected data as a dict of arrays, a dataset or a "
+                "DataLoader, got a function data(start_step), which has only steps."
+            )
+    if plan.evaluate_ema and settings.ema is None:
+        raise ValueError(f"{WHERE}: evaluate_ema needs averaged weights; expected a decay rate as ema, got None.")
+
+
+def _check_evaluation(plan: Plan) -> None:
+    needing = {
+        "best": plan.best is not None,
+        "evaluate_ema": plan.evaluate_ema,
+        "metrics": plan.metrics is not None,
+        "after_evaluation": plan.after_evaluation is not None,
+    }
+    if plan.validation is None and any(needing.values()):
+        names = [name for name, is_given in needing.items() if is_given]
+        verb = "need" if len(names) > 1 else "needs"
+        raise ValueError(f"{WHERE}: {' and '.join(names)} {verb} validation data; expected validation=DATA, got None.")
+    if plan.metrics is not None and plan.predict is None:
         raise ValueError(
-            "train.fit: data(0) returned no batch; expected an iterable of batches, each a dict of arrays, got "
-            f"{'none' if not leaves else type(leaves[0]).__name__}."
+            f"{WHERE}: metrics needs the outputs of the model; expected predict(model, batch), which returns them, got "
+            "None."
         )
-    return len(leaves[0])
+    if plan.predict is not None and plan.metrics is None and plan.after_evaluation is None:
+        raise ValueError(f"{WHERE}: nothing uses predict; expected metrics or after_evaluation too, got neither.")
+
+
+def _check_start(start: Any) -> None:
+    is_pair = isinstance(start, tuple | list) and len(start) == 2 and all(isinstance(one, Mapping) for one in start)
+    advice = "Pass (params, {}) for a net without buffers." if isinstance(start, Mapping) else ""
+    expect(start is None or is_pair, WHERE, "start", "a pair (params, state), as net.init returns it", start, advice)
+
+
+def _check_extra(extra: Any) -> None:
+    for path, leaf in jax.tree_util.tree_leaves_with_path(extra):
+        is_array = (
+            isinstance(leaf, jax.Array | np.ndarray | np.generic) and getattr(leaf.dtype, "kind", "V") not in "SUMm"
+        )
+        is_right = is_array or isinstance(leaf, int | float | complex)
+        expect(is_right, WHERE, f"extra{jax.tree_util.keystr(path)}", "an array of numbers or a number", leaf)
 
 
 def in_python(message: str) -> str:

@@ -5,7 +5,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -13,23 +13,24 @@ import numpy as np
 import optax
 
 from funcnet import nn, tree, weights
-from funcnet.data import ArrayDataset, DataLoader, IterableDataset, Prefetcher
+from funcnet.data import DataLoader
 from funcnet.parallel import parallelize
 from funcnet.settings import Range
-from funcnet.train.batches import LoaderBatches
+from funcnet.train.batches import LoaderBatches, OpenedBatches
 from funcnet.train.best import goodness
 from funcnet.train.errors import RunError
-from funcnet.train.fit_checks import is_function
+from funcnet.train.fit_data import epoch_length, length_of, make_loader
+from funcnet.train.fit_evaluation import Evaluation, FitEvaluator
+from funcnet.train.fit_loss import Bound, checked_losses, checked_outputs
 from funcnet.train.loop import Cadence
 from funcnet.train.nan_trace import lift, lower
 from funcnet.train.precision import FLOAT32, at_least_float32
-from funcnet.train.report import Panel
-from funcnet.train.settings import CheckpointSettings, DeviceSettings, LoopSettings, RunSettings
-from funcnet.train.state import TrainState
-from funcnet.train.step import UpdateExtra, evaluate, make_eval_step
+from funcnet.train.report import Matrix, Panel
+from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings
+from funcnet.train.step import UpdateExtra, make_eval_step
 from funcnet.train.task import Best, Conclusion, Context, Ended, Task
 
-__all__ = ["FitSettings", "FitTask", "Plan", "make_loader", "trainable_names"]
+__all__ = ["FitCheckpointSettings", "FitSettings", "FitTask", "Plan", "trainable_names"]
 
 LOGGED = ("step", "loss", "grad_norm", "learning_rate", "data_wait_share", "skipped_steps", "nonfinite_steps")
 
@@ -49,7 +50,24 @@ class Plan:
     evaluate_ema: bool = False
     extra: Any = None
     update_extra: UpdateExtra | None = None
+    predict: Callable[..., Any] | None = None
+    metrics: Callable[..., Mapping[str, Any]] | None = None
+    after_evaluation: Callable[[Evaluation], Any] | None = None
     best: Best | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class FitCheckpointSettings:
+    """When `fit` evaluates and saves checkpoints; see `CheckpointSettings`."""
+
+    evaluate_every: Annotated[int, Range(0, note="0: only at the end")] | Literal["epoch"] = 250
+    """Number of steps between two evaluations, or "epoch"."""
+    save_every: Annotated[int, Range(0, note="0: only at the end")] | Literal["epoch"] = 250
+    """Number of steps between two checkpoints, or "epoch"."""
+    keep: Annotated[int, Range(1)] = 2
+    """Number of recent checkpoints to keep, in addition to the best one."""
+    rewind_above: Annotated[float, Range(0, note="0: never")] = 0.0
+    """A loss above this multiple of its moving average is a spike."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,27 +75,15 @@ class FitSettings:
     """The arguments of `fit` that are written to the record of the run, run.json."""
 
     run: RunSettings
-    steps: Annotated[int, Range(1)]
-    """Number of updates."""
+    steps: Annotated[int, Range(1)] | None
+    """Number of updates. None if `epochs` is given."""
+    epochs: Annotated[int, Range(1)] | None
+    """Number of epochs. None if `steps` is given."""
     loop: LoopSettings
-    checkpoint: CheckpointSettings
+    checkpoint: FitCheckpointSettings
     device: DeviceSettings
     ema: Annotated[float, Range(0, 1, below=True)] | None = None
     """Decay rate of the moving average of the weights."""
-
-
-class _Losses(nn.Module):
-    """A module that contains the net and calls the loss. Inside `forward`, the net is bound to its arrays and can be
-    called.
-    """
-
-    def __init__(self, net: nn.Module, loss: Callable[..., Any]):
-        super().__init__()
-        self.net = net
-        self.loss = (loss,)  # in a tuple, so that a loss that is a module does not become a submodule
-
-    def forward(self, *arguments: Any) -> dict[str, Any]:
-        return _checked(self.loss[0](self.net, *arguments))
 
 
 class FitTask(Task):
@@ -85,8 +91,7 @@ class FitTask(Task):
 
     Args:
         plan: the net, the loss, the data and the optimizer.
-        settings: the settings of `fit`, already checked. The task reads the fields `run`, `loop`, `checkpoint`, `steps`
-            and `ema`.
+        settings: the settings of `fit`, already checked. The task reads all fields except `device`.
         context: the context of the run.
 
     Raises:
@@ -101,7 +106,9 @@ class FitTask(Task):
         if axis_name is not None:
             net = nn.SyncBatchNorm.convert_sync_batchnorm(copy.deepcopy(net), axis_name)
         self.layout = context.layout.for_net(net, start=plan.start)
-        self._losses, self._hooks = _Losses(net, plan.loss), None
+        self._losses = Bound(net, "loss", plan.loss, checked_losses)
+        self._outputs = None if plan.predict is None else Bound(net, "predict", plan.predict, checked_outputs)
+        self._hooks = None
         if context.precision != FLOAT32:
             self._hooks = nn.Hooks()
             self._hooks.register_forward_pre_hook(
@@ -109,14 +116,34 @@ class FitTask(Task):
             )
         loop, checkpoint = settings.loop, settings.checkpoint
         self._loader = make_loader(plan.data, loop.batch_size, settings.run.seed)
-        self.cadence = Cadence(settings.steps, loop.log_every, checkpoint.evaluate_every, checkpoint.save_every)
+        self.cadence = self._cadence()
         self.optimizer, self.schedule, self.best = plan.optimizer, plan.schedule, plan.best
         self.evaluated = "averaged weights, held-out" if plan.evaluate_ema else "held-out"
         self.keep, self.rewind_above = checkpoint.keep, checkpoint.rewind_above
         self.ema, self.update_extra = settings.ema, plan.update_extra
         self.trainable = trainable_names(plan.net)
-        self.facts = [{"examples": len(self._loader.dataset)}] if isinstance(self._loader, DataLoader) else []
+        if plan.best is not None:
+            self.shown = {"loss": "loss", plan.best.metric: plan.best.metric}
+        examples = length_of(self._loader)
+        self.facts = [] if examples is None else [{"examples": examples}]
         self._shapes: dict[Any, tuple[int, ...]] = {}
+        self._evaluator = None if plan.validation is None else self._make_evaluator()
+
+    def _cadence(self) -> Cadence:
+        """Return the cadence in steps. If the number of batches of an epoch is not known, it is in epochs."""
+        settings, checkpoint, length = self.settings, self.settings.checkpoint, epoch_length(self._loader)
+        total = settings.steps
+        if settings.epochs is not None and length is not None:
+            total = settings.epochs * length
+        if total is None and checkpoint.rewind_above:
+            raise ValueError(
+                "train.fit: a run over the epochs of a stream cannot go back after a spike of the loss, because the "
+                "data do not go back; expected steps instead of epochs, or rewind_above=0, got "
+                f"epochs={settings.epochs} and rewind_above={checkpoint.rewind_above:g}."
+            )
+        steps = lambda every: length if every == "epoch" and length is not None else every
+        evaluate_every, save_every = steps(checkpoint.evaluate_every), steps(checkpoint.save_every)
+        return Cadence(total, settings.loop.log_every, evaluate_every, save_every)
 
     def init(self, seed: int) -> tuple[Any, Any]:
         if self.plan.start is not None:
@@ -156,11 +183,13 @@ class FitTask(Task):
 
     def _values(self, params: Any, state: Any, batch: Any, extra: Any, *, training: bool, rng: Any) -> tuple[Any, Any]:
         """Call the user's loss function. Return ({name: array with one value per element}, new buffers)."""
+        return self._call(self._losses, params, state, batch, extra, training=training, rng=rng)
+
+    def _call(self, bound: Bound, params: Any, state: Any, batch: Any, extra: Any, **options: Any) -> tuple[Any, Any]:
         own = () if extra is None else (extra,)
-        values, around = self.layout.anchored(self._losses).apply(
-            *lift(params, state, "net"), batch, *own, training=training, rng=rng, hooks=self._hooks
-        )
-        return values, lower(around, "net")
+        around = self.layout.anchored(bound)
+        value, state = around.apply(*lift(params, state, "net"), batch, *own, hooks=self._hooks, **options)
+        return value, lower(state, "net")
 
     def _weight(self, batch: Any, shape: tuple[int, ...]) -> jax.Array:
         assert self.plan.weight is not None
@@ -175,34 +204,44 @@ class FitTask(Task):
 
     # -------------------------------------------------------------------------------------------------------- the data
 
-    def batches(self, seed: int) -> Callable[[int], Iterable[Any]]:
-        return LoaderBatches(self._loader) if isinstance(self._loader, DataLoader) else self._loader
+    def batches(self, seed: int) -> Callable[..., Iterable[Any]]:
+        if not isinstance(self._loader, DataLoader):
+            return self._loader
+        cadence = self.cadence
+        by_epoch = "epoch" in (cadence.evaluate_every, cadence.save_every)
+        epochs = self.settings.epochs if cadence.total_steps is None else None
+        return LoaderBatches(self._loader, epochs, by_epoch=by_epoch)
 
     def size(self, batch: Any) -> int:
         return len(jax.tree.leaves(batch)[0])
 
-    def evaluator(self) -> Callable[[TrainState], dict[str, float]] | None:
-        plan, stop = self.plan, self.context.stop
-        if plan.validation is None:
-            return None
+    def evaluator(self) -> FitEvaluator | None:
+        return self._evaluator
+
+    def check_evaluation(self, model: tuple[Any, ...]) -> None:
+        if self._evaluator is not None:
+            self._evaluator.check(model, self.best)
+
+    def _make_evaluator(self) -> FitEvaluator:
+        plan = self.plan
         layout = dataclasses.replace(self.layout, kind="jit")  # one program sees the rows of all devices
-        step = make_eval_step(self.objective, self.counts, precision=self.context.precision)
-        compiled = parallelize(step, layout)
-        loader = make_loader(plan.validation, self.settings.loop.batch_size, 0, training=False)
-        epoch = plan.validation
-        if isinstance(loader, DataLoader):
-            epoch = loader.__iter__ if loader.is_iterable else loader.epoch
+        measured = make_eval_step(self.objective, self.counts, precision=self.context.precision)
+
+        def step(model: tuple[Any, ...], batch: Any, key: Any, *, axis_name: str | None = None) -> dict[str, Any]:
+            found: dict[str, Any] = measured(model, batch, key, axis_name=axis_name)
+            if self._outputs is not None:
+                params, state, extra = (*model, None)[:3]
+                params = self.context.precision.cast(params)
+                found["outputs"], _ = self._call(self._outputs, params, state, batch, extra, training=False, rng=key)
+            return found
 
         def place(batch: Any) -> Any:  # the last batch may be too small to be sharded
             return layout.replicate(batch) if self.size(batch) % layout.batch_parts else layout.shard(batch)
 
-        def on_validation(state: TrainState) -> dict[str, float]:
-            params = state.ema.params if plan.evaluate_ema else state.params
-            model = (params, state.state) if state.extra is None else (params, state.state, state.extra)
-            with Prefetcher(epoch(), transfer=place) as batches:
-                return evaluate(compiled, model, batches, should_stop=lambda: stop.requested)
-
-        return on_validation
+        loader = make_loader(plan.validation, self.settings.loop.batch_size, 0, training=False, name="validation")
+        epoch = OpenedBatches(lambda _: loader.epoch() if isinstance(loader, DataLoader) else loader())
+        own = (plan.metrics, plan.after_evaluation, plan.evaluate_ema)
+        return FitEvaluator(parallelize(step, layout), epoch, place, self.context.stop, *own)
 
     # ------------------------------------------------------------------------------------------------------ at the end
 
@@ -218,44 +257,28 @@ class FitTask(Task):
             best = self.best
             row = evaluated[-1] if best is None else max(evaluated, key=lambda row: goodness(best, row, "eval_"))
         prefix = "eval_" if evaluated else ""
-        names = [name for name in row if name not in LOGGED and not name.endswith("_per_second")]
-        metrics = ["loss", *(name for name in names if not name.startswith("eval_"))]
+        names = [name.removeprefix(prefix) for name in row if name.startswith(prefix) and name not in LOGGED]
+        names = ["loss", *(name for name in names if name != "loss" and not name.endswith("_per_second"))]
+        values = {"step": row["step"], **{name: row[f"{prefix}{name}"] for name in names}}
+        if self.plan.evaluate_ema:
+            values["weights"] = "averaged"
+        rows = f"{self.settings.loop.batch_size} {self.unit}"
+        subtitle = f"{ended.rows[-1]['step']:,} steps of {rows}, {self.layout}, seed {ended.seed}"
+        return Conclusion(values, self._panels(values, names), self.name, subtitle)
+
+    def _panels(self, values: Mapping[str, Any], names: list[str]) -> list[Panel | Matrix]:
         label = "validation of the averaged weights" if self.plan.evaluate_ema else "validation"
-        panels: list[Any] = [Panel(name, "", {"training": name, label: f"eval_{name}"}) for name in metrics]
+        panels: list[Panel | Matrix] = []
+        for name in names:
+            table = np.asarray(values[name])
+            if not table.ndim:
+                panels.append(Panel(name, "", {"training": name, label: f"eval_{name}"}))
+            elif table.ndim == 2 and table.shape[0] == table.shape[1] and np.issubdtype(table.dtype, np.integer):
+                panels.append(Matrix(name, list(map(str, range(len(table)))), table))
         if self.schedule is not None:
             panels.append(Panel("learning rate", "", {"rate": "learning_rate"}, smooth=False, from_zero=True))
         panels.append(Panel("throughput", f"{self.unit}/s", {self.unit: f"{self.unit}_per_second"}, from_zero=True))
-        rows = f"{self.settings.loop.batch_size} {self.unit}"
-        subtitle = f"{self.settings.steps:,} steps of {rows}, {self.layout}, seed {ended.seed}"
-        values = {"step": row["step"], **{name: row[f"{prefix}{name}"] for name in metrics}}
-        if self.plan.evaluate_ema:
-            values["weights"] = "averaged"
-        return Conclusion(values, panels, self.name, subtitle)
-
-
-def make_loader(data: Any, batch_size: int, seed: int, *, training: bool = True) -> Any:
-    """Return a loader of the data, or `data` itself if it is a loader or a function that returns batches.
-
-    Args:
-        data: see `fit`.
-        batch_size: number of rows per batch.
-        seed: seed for the order of the rows.
-        training: whether to shuffle the rows, and to omit the last batch of an epoch if it has fewer rows.
-
-    Example:
-        >>> [len(batch["x"]) for batch in make_loader({"x": np.arange(5)}, 2, 0, training=False).epoch()]
-        [2, 2, 1]
-    """
-    if isinstance(data, DataLoader):
-        loader = data
-    elif is_function(data):
-        return data
-    else:
-        rows = ArrayDataset(data) if isinstance(data, Mapping) else data
-        shuffle = training and not isinstance(rows, IterableDataset)
-        loader = DataLoader(rows, batch_size, shuffle=shuffle, seed=seed, drop_last=training)
-    loader.require_batches()
-    return loader
+        return panels
 
 
 def trainable_names(net: nn.Module) -> tree.Patterns:
@@ -278,35 +301,3 @@ def trainable_names(net: nn.Module) -> tree.Patterns:
             f"requires_grad=True, got {len(leaves)} frozen ones."
         )
     return "**" if len(trained) == len(leaves) else trained
-
-
-_ADVICE = {
-    True: 'Use reduction="none", as in F.cross_entropy(logits, labels, reduction="none").',
-    False: "The log shows the mean of the values. If a metric is not a mean, compute it from the logged ones: for "
-    "example, the perplexity is the exponential of the loss in Fitted.rows.",
-}
-
-
-def _checked(value: Any) -> dict[str, Any]:
-    """Return the values of a loss by name. Raise a ValueError if the loss function does not return one value per
-    element.
-    """
-    arrays = dict(value) if isinstance(value, Mapping) else {"loss": value}
-    if "loss" not in arrays:
-        raise ValueError(
-            f"train.fit: loss(model, batch) returned no 'loss'; expected it in the dict, got {sorted(arrays)}."
-        )
-    for name, array in arrays.items():
-        is_loss = name == "loss"
-        if not hasattr(array, "shape") or array.shape == ():
-            raise ValueError(
-                f"train.fit: {name!r} of loss(model, batch) is not an array of values; expected a value for each "
-                "element (row, token, …) of the batch, because fit computes the mean over all devices and "
-                f"micro-batches, got {'a scalar' if np.ndim(array) == 0 else type(array).__name__}. {_ADVICE[is_loss]}"
-            )
-        if array.shape != arrays["loss"].shape:
-            raise ValueError(
-                f"train.fit: {name!r} of loss(model, batch) has a different shape from the losses; expected "
-                f"{arrays['loss'].shape}, got {array.shape}."
-            )
-    return arrays

@@ -14,7 +14,7 @@ Before the first spike, step s uses the batch with index s - 1. After a spike, s
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import jax
 
@@ -27,15 +27,21 @@ from funcnet.train.interruption import Interruption
 from funcnet.train.pending import Logger, PendingMetrics, log
 from funcnet.train.state import TrainState
 
-__all__ = ["Cadence", "Outcome", "train"]
+__all__ = ["Cadence", "Every", "Outcome", "train"]
+
+Every = int | Literal["epoch"]  # steps between two evaluations or checkpoints
 
 
 @dataclasses.dataclass(frozen=True)
 class Cadence:
     """How often a run logs metrics, evaluates the model and saves checkpoints, in steps. 0 means only at the last step.
 
+    "epoch" means at the end of each epoch of the data. The batches must then say where an epoch ends, as those of
+    `LoaderBatches(loader, by_epoch=True)` do.
+
     Args:
-        total_steps: number of steps in the run.
+        total_steps: number of steps in the run. With None, the run ends with the data. The batches must then say which
+            of them is the last one, as those of `LoaderBatches(loader, epochs)` do.
         log_every: number of steps between two lines of metrics. The first step, the last step and every step with an
             evaluation are logged too.
         evaluate_every: number of steps between two evaluations. The last step is evaluated too.
@@ -50,25 +56,32 @@ class Cadence:
         [5, 10]
     """
 
-    total_steps: int
+    total_steps: int | None
     log_every: int = 10
-    evaluate_every: int = 0
-    save_every: int = 0
+    evaluate_every: Every = 0
+    save_every: Every = 0
 
     def logs(self, step: int) -> bool:
         """Return whether `step` is logged."""
-        return step == 1 or self._due(step, self.log_every)
+        return step == 1 or self._due(step, self.log_every, False)
 
-    def evaluates(self, step: int) -> bool:
-        """Return whether the model is evaluated after `step`."""
-        return self._due(step, self.evaluate_every)
+    def evaluates(self, step: int, *, ends_epoch: bool = False) -> bool:
+        """Return whether the model is evaluated after `step`. `ends_epoch` says whether `step` ends an epoch."""
+        return self._due(step, self.evaluate_every, ends_epoch)
 
-    def saves(self, step: int) -> bool:
-        """Return whether a checkpoint is saved after `step`."""
-        return self._due(step, self.save_every)
+    def saves(self, step: int, *, ends_epoch: bool = False) -> bool:
+        """Return whether a checkpoint is saved after `step`. `ends_epoch` says whether `step` ends an epoch."""
+        return self._due(step, self.save_every, ends_epoch)
 
-    def _due(self, step: int, every: int) -> bool:
-        return step == self.total_steps or (every > 0 and step % every == 0)
+    @property
+    def length(self) -> str:
+        """The length of the run, for messages."""
+        return "until the data end" if self.total_steps is None else f"{self.total_steps:,} steps"
+
+    def _due(self, step: int, every: Every, ends_epoch: bool) -> bool:
+        if step == self.total_steps:
+            return True
+        return ends_epoch if every == "epoch" else every > 0 and step % every == 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,9 +178,10 @@ def train(
     if recovery is not None:
         recovery.changed(finder.events)
     source = batches(data["next_step"], *([data["position"]] if "position" in data else []))
+    _check_epochs(cadence, source)
     with Prefetcher(
         source,
-        transfer=lambda batch: (int(size(batch)), place(batch)),
+        transfer=lambda batch: _Taken(int(size(batch)), place(batch), getattr(source, "ends", "")),
         position=getattr(source, "state_dict", None),
     ) as ahead:
         metrics = PendingMetrics(cadence.logs, loggers, after_step, ahead, unit, begin.get("unlogged"), finder)
@@ -180,20 +194,37 @@ def train(
         return Outcome(train_state, loop.number, clock.seconds, clock.tokens, metrics.wait_share, metrics.tokens)
 
 
+class _Taken(NamedTuple):
+    """A batch that the loop takes.
+
+    Attributes:
+        tokens: number of tokens in the batch.
+        batch: the batch on the devices.
+        ends: what ends with the batch; see `EpochBatches`.
+    """
+
+    tokens: int
+    batch: Any
+    ends: str
+
+
 @dataclasses.dataclass
 class _Loop:
     """Runs the training steps in one process.
 
     Attributes:
+        planned: the cadence of the run.
         number: the number of the step that was started last.
         offset: the index of the next batch minus `number`, which grows when the run goes back to a checkpoint, because
             the data do not go back.
         held: a batch that had been read, but not yet used, when the run went back to a checkpoint. It is used first.
+        cadence: the cadence of the run. It has a number of steps as soon as the last batch is known.
+        ends_epoch: whether an epoch ends with the current step.
     """
 
     step: Callable[..., Any]
     key: jax.Array
-    cadence: Cadence
+    planned: Cadence
     stop: Interruption
     ahead: Prefetcher
     metrics: PendingMetrics
@@ -202,7 +233,11 @@ class _Loop:
     recovery: Recovery | None
     number: int = 0
     offset: int = 0
-    held: tuple[int, Any] | None = None
+    held: _Taken | None = None
+    ends_epoch: bool = False
+
+    def __post_init__(self) -> None:
+        self.cadence = self.planned
 
     def run(
         self,
@@ -211,21 +246,22 @@ class _Loop:
         should_stop: Callable[[Mapping[str, float]], bool],
     ) -> TrainState:
         """Run the training steps, and return the train state after the last one."""
-        self.number, metrics, cadence = int(state.step), self.metrics, self.cadence
-        is_first, last = True, self.number if self.stop.requested else cadence.total_steps
-        while self.number < last:
-            self.number += 1
-            self.stop.at_step(self.number)
-            tokens, batch = self._next()
-            state, values = self.step(state, batch, self.key)  # returns while the device works
-            if back := self._settle((tokens, batch)):  # the previous step
+        self.number, metrics = int(state.step), self.metrics
+        is_first, stopping = True, self.stop.requested
+        while not stopping and (self.cadence.total_steps is None or self.number < self.cadence.total_steps):
+            taken = self._next()
+            if taken is None:
+                break
+            state, values = self.step(state, taken.batch, self.key)  # returns while the device works
+            if back := self._settle(taken):  # the previous step
                 state = back
                 continue
             metrics.write()
-            metrics.add(self.number, self.number - 1 + self.offset, values, tokens, batch)
+            metrics.add(self.number, self.number - 1 + self.offset, values, taken.tokens, taken.batch)
             if self.checkpoints is not None:
                 self.checkpoints.check()
-            is_due = cadence.evaluates(self.number) or cadence.saves(self.number)
+            evaluates = self.cadence.evaluates(self.number, ends_epoch=self.ends_epoch)
+            is_due = evaluates or self.cadence.saves(self.number, ends_epoch=self.ends_epoch)
             if not (self.stop.requested or is_first or is_due):
                 continue
             metrics.wait()
@@ -233,7 +269,7 @@ class _Loop:
                 state = back
                 continue
             evaluation: dict[str, float] | None = {}
-            if cadence.evaluates(self.number):
+            if evaluates:
                 with metrics.clock.paused():
                     evaluation = evaluated(state)
             stopping = self.stop.requested or bool(evaluation and should_stop(evaluation))
@@ -241,23 +277,27 @@ class _Loop:
             if is_first:
                 metrics.clock.restart()  # the first step of a process includes its compilation
             is_first = False
-            if stopping:
-                break
         return state
 
-    def _next(self) -> tuple[int, Any]:
-        if self.held is not None:
-            held, self.held = self.held, None
-            return held
-        try:
-            return next(self.ahead)
-        except StopIteration:
+    def _next(self) -> _Taken | None:
+        """Begin the next step, and return its batch, or None if the run ends with the data."""
+        self.stop.at_step(self.number + 1)
+        taken, self.held = self.held or next(self.ahead, None), None
+        if taken is None:
+            if self.planned.total_steps is None and self.number:
+                return None
             raise RunError(
-                f"train.train: the data ended at step {self.number}; expected a batch for every step, got none. The "
-                "iterator of batches(start_step) must not end before the end of the run."
-            ) from None
+                f"train.train: the data ended at step {self.number + 1}; expected a batch for every step, got none. "
+                "The iterator of batches(start_step) must not end before the end of the run."
+            )
+        self.number += 1
+        self.ends_epoch = bool(taken.ends)
+        is_last = taken.ends == "run" and self.planned.total_steps is None
+        self.cadence = dataclasses.replace(self.planned, total_steps=self.number) if is_last else self.planned
+        self.metrics.logs = self.cadence.logs
+        return taken
 
-    def _settle(self, current: tuple[int, Any] | None) -> TrainState | None:
+    def _settle(self, current: _Taken | None) -> TrainState | None:
         """Wait for the pending step, and read its metrics. If the loss of this step is a spike, return the train state
         of the checkpoint to which the run goes back.
 
@@ -294,13 +334,26 @@ class _Loop:
         else:
             metrics.write(evaluation)
             details |= metrics.unlogged()
-        details |= {"faults": metrics.finder.record(), "scheduled": self.cadence.saves(self.number)}
-        if checkpoints is not None and (stopping or self.cadence.saves(self.number)):
+        is_due = self.cadence.saves(self.number, ends_epoch=self.ends_epoch)
+        details |= {"faults": metrics.finder.record(), "scheduled": is_due}
+        if checkpoints is not None and (stopping or is_due):
             with metrics.clock.paused():
                 check_replicated(state.state, where="train.train")
                 for logger in metrics.loggers:
                     logger.sync()
                 checkpoints.save(state, self.number, details, evaluation)
+
+
+def _check_epochs(cadence: Cadence, source: Any) -> None:
+    """Raise a ValueError if the cadence needs to know where an epoch ends, and the batches do not say it."""
+    needed = {"total_steps": cadence.total_steps is None}
+    needed |= {name: getattr(cadence, name) == "epoch" for name in ("evaluate_every", "save_every")}
+    if any(needed.values()) and not hasattr(source, "ends"):
+        name = next(name for name, is_needed in needed.items() if is_needed)
+        raise ValueError(
+            f"train.train: {name}={getattr(cadence, name)!r} of the cadence needs batches that say where an epoch "
+            f"ends; expected those of LoaderBatches(loader, epochs, by_epoch=True), got {type(source).__name__}."
+        )
 
 
 def _evaluated(

@@ -123,9 +123,12 @@ class TensorBoard:
 
         Args:
             step: the number of the step.
-            values: the metrics of the step. Names that begin with `eval_` appear under `eval/`.
+            values: the metrics of the step. Names that begin with `eval_` appear under `eval/`. Lists, such as a
+                confusion matrix, are omitted.
         """
         for name, value in values.items():
+            if isinstance(value, list):
+                continue
             tag = f"eval/{name.removeprefix('eval_')}" if name.startswith("eval_") else f"train/{name}"
             self._writer.add_scalar(tag, value, step)
 

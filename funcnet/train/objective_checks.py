@@ -12,11 +12,13 @@ import numpy as np
 import optax
 
 from funcnet import tree
+from funcnet.arguments import expect
 from funcnet.parallel import Layout, parallelize
 from funcnet.train.precision import at_least_float32
 from funcnet.train.storable import array_kind, named_leaves
 
 __all__ = [
+    "check_batch",
     "check_optimizer_state",
     "check_returns_sums",
     "check_same_kinds",
@@ -139,6 +141,26 @@ def _refuse_change(changes: list[str]) -> None:
             f"from before the step, got others: {', '.join(changes[:6])}{more}. Start with the form that the optimizer "
             "and the functions of the step return."
         )
+
+
+def check_batch(batch: Any, *, where: str) -> None:
+    """Check that a host batch consists of arrays of numbers with rows.
+
+    Raises:
+        ValueError: if there is no batch, or a leaf of the batch has no rows.
+        TypeError: if a leaf of the batch is not an array of numbers.
+    """
+    leaves = jax.tree_util.tree_leaves_with_path(batch)
+    if not leaves:
+        raise ValueError(f"{where}: the data have no batch; expected at least one, got {batch!r:.60}.")
+    for path, leaf in leaves:
+        name = f"{jax.tree_util.keystr(path, simple=True, separator='.')!r} of a batch" if path else "a batch"
+        is_array = hasattr(leaf, "dtype") and hasattr(leaf, "shape") and getattr(leaf.dtype, "kind", "V") not in "OSUMm"
+        expect(is_array, where, name, "an array of numbers", leaf)
+        if not leaf.shape:
+            raise ValueError(
+                f"{where}: {name} has no rows; expected an array with one row per example, got a scalar {leaf.dtype}."
+            )
 
 
 def check_returns_sums(

@@ -17,7 +17,7 @@ class TrainingProgress:
     line above the bar.
 
     Args:
-        total_steps: number of steps in the run.
+        total_steps: number of steps in the run, or None if it is not known.
         step: the number of steps made so far.
         show: {label: name of the metric}, in the order of display. A metric that was not measured at a step is omitted.
         evaluated: prefix of the labels for the metrics of an evaluation.
@@ -32,7 +32,7 @@ class TrainingProgress:
 
     def __init__(
         self,
-        total_steps: int,
+        total_steps: int | None,
         *,
         step: int = 0,
         show: Mapping[str, str] | None = None,
@@ -86,12 +86,13 @@ class TrainingProgress:
         held_out = self._text(values, evaluated)
         speeds = {f"{name.removesuffix('_per_second')}/s": name for name in values if name.endswith("_per_second")}
         text = self._text(values, self.show) + self._text(values, speeds)
+        place = f"step {step:,}" if self.total_steps is None else f"step {step:,}/{self.total_steps:,}"
         if self._bar is None:
-            self.say(f"step {step:,}/{self.total_steps:,}{text}{held_out}")
+            self.say(f"{place}{text}{held_out}")
             return
         self._bar.update(self._task, completed=step, values=text.strip())
         if held_out:
-            self.say(f"step {step:,}/{self.total_steps:,}{held_out}")
+            self.say(f"{place}{held_out}")
 
     def sync(self) -> None:
         """Do nothing, because the progress display does not buffer its output."""

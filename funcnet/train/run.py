@@ -37,6 +37,7 @@ __all__ = ["NOT_RECORDED", "run_task"]
 WRITES = (MODEL, EMA, "metrics.jsonl", "checkpoints", "eval.json", "config.json", "tokenizer.json", FAULTS, REPLAY)
 # settings that a resumed run may change
 FREE = ("save_every", "keep", "devices", "mesh", "shard", "parallel", "rewind_above", "nan_trace")
+LENGTHS = ("steps", "epochs")
 PROCESSES = ("coordinator", "num_processes", "process_id")
 NOT_RECORDED = ("out", "resume", *PROCESSES)  # settings that are not part of the run record
 
@@ -54,8 +55,8 @@ def run_task(
             should raise `Stopped` after a signal.
         settings: the settings of the command, already checked.
         where: the name of the command, for error messages.
-        free: names of further settings that a resumed run may change. If `steps` is one of these names and its value
-            has changed, a finished run continues from its last checkpoint.
+        free: names of further settings that a resumed run may change. If `steps` or `epochs` is one of these names and
+            its value has changed, a finished run continues from its last checkpoint.
 
     Returns:
         The exit code: 0 when the run is finished; 130 or 143 when SIGINT or SIGTERM stopped it. A stopped run has
@@ -116,7 +117,8 @@ def run_task(
             """Open the run directory, and return whether the run in this directory has already finished."""
             options = {"resume": settings.run.resume, "writes": WRITES, "free": (*FREE, *free), "defaults": usual}
             stack.enter_context(lock_run(open_run(folder, config, **options)))  # type: ignore[arg-type]
-            if "steps" in free and (configuration(folder) or config)["steps"] != config["steps"]:
+            before = configuration(folder) or config
+            if any(name in free and before.get(name) != config.get(name) for name in LENGTHS):
                 extend_run(folder, config)
             return is_finished(folder) and (folder / MODEL).exists()
 
@@ -137,7 +139,7 @@ def run_task(
         except Stopped:
             print("Stopped before the first step. Continue with --resume (in Python: resume=True).")
             return stop.exit_code
-        except (TypeError, ValueError, OSError):
+        except Exception:
             if not settings.run.resume and is_first():
                 cancel_run(folder)
             raise

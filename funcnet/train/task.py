@@ -14,6 +14,7 @@ import jax
 import optax
 
 from funcnet import tree
+from funcnet.arguments import boolean, expect, integer
 from funcnet.parallel import Layout
 from funcnet.train.interruption import Interruption
 from funcnet.train.loop import Cadence, Outcome
@@ -53,11 +54,21 @@ class Best:
         largest: whether a larger value is better.
         patience: number of evaluations without improvement after which the run ends. With 0, the run does not end
             early.
+
+    Raises:
+        TypeError: if an attribute has the wrong type.
+        ValueError: if `patience` is negative.
     """
 
     metric: str
     largest: bool = True
     patience: int = 0
+
+    def __post_init__(self) -> None:
+        where = "train.Best"
+        expect(isinstance(self.metric, str), where, "metric", "the name of a metric, such as 'loss'", self.metric)
+        boolean(where, "largest", self.largest)
+        integer(where, "patience", self.patience, 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,6 +208,17 @@ class Task:
         This method is called once per run. The function returns {metric: value}.
         """
         return None
+
+    def check_evaluation(self, model: tuple[Any, ...]) -> None:
+        """Check, before a new run makes its first step, that the model can be evaluated. By default, nothing is
+        checked. The method is called only if `checks_objective` is True.
+
+        Args:
+            model: (params, state) or (params, state, extra), placed on the devices.
+
+        Raises:
+            ValueError: if the evaluation fails, or lacks the metric of `best`.
+        """
 
     def save(self, folder: Path, params: tree.Tree, state: tree.Tree) -> None:
         """Write the files of the model, including `model.safetensors`.

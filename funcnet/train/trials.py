@@ -13,16 +13,18 @@ import jax
 from funcnet import tree
 from funcnet.files import write_digests, write_json
 from funcnet.parallel import first_decides, is_first, parallelize, process_count, sharding_report, wait_for_all
+from funcnet.train.batches import OpenedBatches
 from funcnet.train.best import BestModel
 from funcnet.train.checkpoints import Checkpoints, Restored, resume
 from funcnet.train.loop import Outcome, train
 from funcnet.train.metrics import JsonLines, TensorBoard, read_metrics
-from funcnet.train.objective_checks import check_returns_sums
+from funcnet.train.objective_checks import check_batch, check_returns_sums
 from funcnet.train.progress import TrainingProgress
 from funcnet.train.recovery import RunRecovery
 from funcnet.train.report import draw_report
 from funcnet.train.seeds import summarise
 from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings
+from funcnet.train.shapes import Shapes, ShapeWatch
 from funcnet.train.state import TrainState, create
 from funcnet.train.step import make_eval_step, make_step
 from funcnet.train.task import Best, Context, Ended, Task
@@ -47,6 +49,13 @@ class TrainingSettings(Protocol):
     @property
     def device(self) -> DeviceSettings:
         """The devices and the precision."""
+
+
+def _logged(begin: Restored) -> int:
+    """Return the last step whose line of the log is kept. If a signal had interrupted the evaluation of the restored
+    step, this step is evaluated and logged again, also if an earlier process has done it and was then killed.
+    """
+    return begin.step - (begin.about.get("owed") is not None)
 
 
 def _is_concluded(out: Path) -> bool:
@@ -85,6 +94,8 @@ class Trials:
         self._step: Callable[..., Any] | None = None
         self._seeds = list(task.seeds) or [settings.run.seed]
         self._started: dict[int, TrainState] = {}
+        self._opened: dict[int, OpenedBatches] = {}
+        self._shapes: set[Shapes] = set()
 
     def check_objective(self) -> None:
         """Check with the first batch that the objective returns sums; see `check_returns_sums`.
@@ -95,10 +106,18 @@ class Trials:
             return  # a run of one process checks the objective
         seed = self._seeds[0]
         first = self._started[seed] = self.start(seed)
-        batch = next(iter(self.task.batches(seed)(0)))
-        step = make_eval_step(self.task.objective, self.task.counts, precision=self.context.precision)
-        model = (first.params, first.state) if first.extra is None else (first.params, first.state, first.extra)
-        check_returns_sums(step, self.layout.place(model), batch, jax.random.key(seed), self.layout, where=self.where)
+        batches = self._opened[seed] = OpenedBatches(self.task.batches(seed))  # the first step uses this batch
+        try:
+            batch = batches.first()
+            check_batch(batch, where=self.where)
+            step = make_eval_step(self.task.objective, self.task.counts, precision=self.context.precision)
+            model = (first.params, first.state) if first.extra is None else (first.params, first.state, first.extra)
+            placed, key = self.layout.place(model), jax.random.key(seed)
+            check_returns_sums(step, placed, batch, key, self.layout, where=self.where)
+            self.task.check_evaluation(placed)
+        except BaseException:
+            batches.close()
+            raise
 
     def start(self, seed: int) -> TrainState:
         """Return the train state before step 0, on the host."""
@@ -112,9 +131,13 @@ class Trials:
         """
         seeds = self._seeds
         outs = {seed: folder if len(seeds) == 1 else folder / f"seed-{seed}" for seed in seeds}
-        for seed, out in outs.items():
-            if not first_decides(functools.partial(_is_concluded, out)) and not self.one(seed, out):
-                return False
+        try:
+            for seed, out in outs.items():
+                if not first_decides(functools.partial(_is_concluded, out)) and not self.one(seed, out):
+                    return False
+        finally:
+            for batches in self._opened.values():
+                batches.close()
         if len(seeds) > 1 and is_first():
             summarise(list(outs.values()), folder, self.task.best or Best("loss", largest=False))
         return True
@@ -140,7 +163,8 @@ class Trials:
             self._announce(first)
             best = None
             if task.best is not None and self.evaluate is not None:
-                best = BestModel(task.best, read_metrics(out / "metrics.jsonl") if is_resumed else [], begin.step)
+                rows = read_metrics(out / "metrics.jsonl") if is_resumed else []
+                best = BestModel(task.best, rows, _logged(begin))
             outcome = None
             if best is None or not best.should_stop():
                 outcome = self._train(seed, out, begin, best, checkpoints)
@@ -150,7 +174,7 @@ class Trials:
                 if best is None:
                     self._save(out, outcome.state)
         if not self._conclude(seed, out, outcome):
-            self._print_stopped(self.task.cadence.total_steps)
+            self._print_stopped(begin.step if outcome is None else outcome.step)
             return False
         if not task.keeps_checkpoints and is_first():
             shutil.rmtree(out / "checkpoints", ignore_errors=True)
@@ -161,17 +185,18 @@ class Trials:
     ) -> Outcome:
         task, cadence = self.task, self.task.cadence
         evaluate = self.evaluate if best is None else self._saving_the_best(best, out)
+        opened = self._opened.pop(seed, None)
         step = self.compiled(begin.state)
         first = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), begin.state)
-        with self._loggers(out, begin.step) as loggers:
+        with self._loggers(out, _logged(begin), begin.step) as loggers:
             say = loggers[-1].say if loggers else lambda text: None
             restart = lambda: self.layout.place(self.start(seed))
             about = (out, self.where, self.config, seed, self.layout)
             place, size = self._reading()
             return train(
-                step,
+                ShapeWatch(step, say, self._shapes, 2 if self.layout.kind == "pmap" else 1),
                 begin.state,
-                task.batches(seed),
+                task.batches(seed) if opened is None else opened,
                 key=self.layout.place(jax.random.key(seed)),
                 place=place,
                 size=size,
@@ -230,13 +255,13 @@ class Trials:
         return self.layout.shard_own, lambda batch: round(self.task.size(batch) * share)
 
     @contextlib.contextmanager
-    def _loggers(self, out: Path, step: int) -> Iterator[list[Any]]:
+    def _loggers(self, out: Path, logged: int, step: int) -> Iterator[list[Any]]:
         if not is_first():
             yield []
             return
         with (
-            JsonLines(out / "metrics.jsonl", step) as lines,
-            TensorBoard(out / "tensorboard", step) as board,
+            JsonLines(out / "metrics.jsonl", logged) as lines,
+            TensorBoard(out / "tensorboard", logged) as board,
             TrainingProgress(
                 self.task.cadence.total_steps, step=step, show=self.task.shown, evaluated=self.task.evaluated
             ) as progress,
@@ -288,12 +313,12 @@ class Trials:
         sizes = {name: leaf.size for name, leaf in tree.flatten(first.params).items()}
         trained = sum(sizes[name] for name in tree.select(self.task.trainable, sizes, where="train.run: trainable"))
         frozen = f" and {sum(sizes.values()) - trained:,} frozen" if trained < sum(sizes.values()) else ""
-        steps = self.task.cadence.total_steps
-        print(f"{self.task.name}: {trained:,} parameters{frozen}, {steps:,} steps, {self.layout}.")
+        print(f"{self.task.name}: {trained:,} parameters{frozen}, {self.task.cadence.length}, {self.layout}.")
         if not self.layout.is_data_parallel:
             print(sharding_report(first.params, self.layout.shardings(first.params)))
 
     def _print_stopped(self, step: int) -> None:
         saved = " and saved" if step else ""
-        steps = f"step {step:,} of {self.task.cadence.total_steps:,}"
-        print(f"Stopped{saved} after {steps}. Continue with --resume (in Python: resume=True).")
+        total = self.task.cadence.total_steps
+        of = "" if total is None else f" of {total:,}"
+        print(f"Stopped{saved} after step {step:,}{of}. Continue with --resume (in Python: resume=True).")

@@ -323,9 +323,8 @@ def test_wrong_arguments_are_refused(tmp_path):
     for options, message in [
         ({"steps": 0}, r"train.fit: steps is out of range; expected at least 1, got 0\.$"),
         ({"ema": 1.0}, r"train.fit: ema is out of range; expected from 0 to below 1, got 1.0"),
-        ({"ema": True}, r"train.fit: ema is out of range; expected from 0 to below 1, got True"),
         ({"net": frozen}, r"Linear has no trainable parameter; expected at least one with requires_grad=True, got 2"),
-        ({"evaluate_ema": True, "ema": 0.9}, "best and evaluate_ema need validation data; expected validation=DATA"),
+        ({"evaluate_ema": True, "ema": 0.9}, "evaluate_ema needs validation data; expected validation=DATA, got None"),
         ({"evaluate_ema": True, "validation": {"x": np.ones(1)}}, "expected a decay rate as ema, got None"),
         ({"weight": lambda batch: np.ones(3)}, r"weight\(batch\) does not fit the losses; expected a shape that"),
         ({"optimizer": optim.param_groups({"bias": optax.sgd(0.1)})}, r"'weight' is in no group; expected a pattern"),
@@ -346,8 +345,12 @@ def test_arguments_of_a_wrong_type_are_refused(tmp_path):
     x = np.ones((8, 2), np.float32)
     for options, message in [
         ({"net": nn.Linear}, r"net has the wrong type; expected a module, such as .*, got <class"),
+        ({"ema": True}, r"ema has the wrong type; expected a number or None, got True"),
         ({"optimizer": 1e-3}, r"optimizer has the wrong type; expected an optax transformation, .*, got 0\.001"),
-        ({"schedule": 1e-3}, r"schedule has the wrong type; expected a function of the step, .* needs no schedule"),
+        (
+            {"schedule": 1e-3},
+            r"schedule has the wrong type; expected a function schedule\(step\), .* needs no schedule",
+        ),
         (
             {"data": lambda: iter([])},
             r"data is a function with the wrong arguments; expected data\(start_step\)",

@@ -313,7 +313,9 @@ def test_a_run_that_keeps_its_best_model_cannot_rewind(tmp_path):
 
 @pytest.mark.parametrize("factor", [0.5, 1, -1, "2", float("nan")])
 def test_factors_that_make_no_sense_are_refused(tmp_path, factor):
-    with pytest.raises(ValueError, match=r"rewind_above is (too small|out of range); expected"):
+    with pytest.raises(
+        (TypeError, ValueError), match=r"rewind_above (is (too small|out of range)|has the wrong type);"
+    ):
         fit(tmp_path, data(), rewind_above=factor)
 
 

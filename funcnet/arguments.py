@@ -1,0 +1,186 @@
+"""Checks of the arguments of public functions.
+
+In all functions of this file, `where` is the name of the function that the user called, and `name` is the name of the
+argument. Every message reads `<where>: <name> …; expected <X>, got <Y>.`, followed by advice if there is any.
+"""
+
+import inspect
+import math
+import numbers
+import operator
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+__all__ = [
+    "boolean",
+    "choice",
+    "expect",
+    "function",
+    "integer",
+    "mapping",
+    "number",
+    "shown",
+    "strings",
+    "transformation",
+]
+
+LONGEST = 60  # characters of a value in a message
+
+
+def shown(value: Any) -> str:
+    """Return a short description of a value, for an error message.
+
+    >>> import numpy as np
+    >>> shown("8"), shown(np.zeros((2, 3), np.float32)), shown({"data": 8}), shown([1, 2])
+    ("'8'", 'an array float32[2, 3]', "{'data': 8}", '[1, 2]')
+    """
+    kind = type(value)
+    if hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type):
+        what = "a torch tensor" if kind.__module__.startswith("torch") else "an array"
+        return f"{what} {str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    if inspect.isfunction(value) or inspect.ismethod(value):
+        return f"the function {value.__name__}"
+    if isinstance(value, list | tuple | dict) and any(hasattr(leaf, "shape") for leaf in _values(value)):
+        return f"a {kind.__name__} of {', '.join(map(shown, list(_values(value))[:3]))}"
+    text = repr(value)
+    if len(text) <= LONGEST and "\n" not in text:
+        return text
+    if isinstance(value, list | tuple | dict | set | str | bytes):
+        return f"a {kind.__name__} with {len(value)} {'characters' if isinstance(value, str) else 'items'}"
+    return f"an object of the class {kind.__module__}.{kind.__qualname__}"
+
+
+def expect(is_right: object, where: str, name: str, expected: str, value: Any, advice: str = "") -> None:
+    """Raise a TypeError if `is_right` is false.
+
+    >>> expect(False, "train.fit", "net", "a module", 3)
+    Traceback (most recent call last):
+    TypeError: train.fit: net has the wrong type; expected a module, got 3.
+    """
+    if not is_right:
+        advice = f" {advice}" if advice else ""
+        raise TypeError(f"{where}: {name} has the wrong type; expected {expected}, got {shown(value)}.{advice}")
+
+
+def integer(where: str, name: str, value: Any, low: int | None = None) -> int:
+    """Return `value` as an int. NumPy's integers are integers; True and 1.0 are not.
+
+    Raises:
+        TypeError: if `value` is not an integer.
+        ValueError: if `value` is below `low`.
+
+    >>> integer("optim.warmup_linear_decay", "total_steps", 1e3)
+    Traceback (most recent call last):
+    TypeError: optim.warmup_linear_decay: total_steps has the wrong type; expected an int, got 1000.0.
+    """
+    expect(isinstance(value, numbers.Integral) and not isinstance(value, bool), where, name, "an int", value)
+    found = operator.index(value)
+    if low is not None and found < low:
+        raise ValueError(f"{where}: {name} is out of range; expected at least {low}, got {found}.")
+    return found
+
+
+def number(
+    where: str, name: str, value: Any, low: float = -math.inf, high: float = math.inf, *, above: bool = False,
+    below: bool = False, advice: str = "",
+) -> None:  # fmt: skip
+    """Check that `value` is a real number from `low` to `high`. Scalar arrays are numbers, and traced ones are not
+    compared with the bounds.
+
+    Args:
+        above: whether `low` itself is out of range.
+        below: whether `high` itself is out of range.
+        advice: a sentence to add to the message of a number that is out of range.
+
+    Raises:
+        TypeError: if `value` is not a number.
+        ValueError: if it is out of range, or NaN.
+    """
+    is_array = getattr(value, "shape", None) == () and hasattr(value, "dtype")
+    is_number = isinstance(value, numbers.Real) or (is_array and _root(value) in ("numpy", "jax", "jaxlib"))
+    expect(is_number and not isinstance(value, bool), where, name, "a number", value)
+    try:
+        found = float(value)
+    except TypeError:  # a tracer
+        return
+    is_right = (found > low if above else found >= low) and (found < high if below else found <= high)
+    if not is_right:
+        advice = f" {advice}" if advice else ""
+        raise ValueError(
+            f"{where}: {name} is out of range; expected {_bounds(low, high, above, below)}, got {found:g}.{advice}"
+        )
+
+
+def boolean(where: str, name: str, value: Any) -> None:
+    """Check that `value` is True or False."""
+    expect(isinstance(value, bool), where, name, "True or False", value)
+
+
+def choice(where: str, name: str, value: Any, choices: Iterable[str]) -> None:
+    """Check that `value` is one of some strings.
+
+    >>> choice("parallel.make_layout", "kind", "jot", ("jit", "pmap"))
+    Traceback (most recent call last):
+    ValueError: parallel.make_layout: unknown kind; expected 'jit' or 'pmap', got 'jot'.
+    """
+    known = list(choices)
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"{where}: unknown {name}; expected {' or '.join(map(repr, known))}, got {shown(value)}.")
+
+
+def function(where: str, name: str, value: Any, form: str, count: int | None = None, advice: str = "") -> None:
+    """Check that `value` is a function that can be called with `count` positional arguments.
+
+    Args:
+        form: the call, such as "loss(model, batch)".
+        count: number of arguments. None does not check it.
+        advice: a sentence to add to the message of a value that cannot be called.
+
+    >>> function("train.fit", "weight", lambda batch, x: 1, "weight(batch)", 1)
+    Traceback (most recent call last):
+    TypeError: train.fit: weight takes the wrong arguments; expected a function weight(batch), got weight(batch, x).
+    """
+    expect(callable(value), where, name, f"a function {form}", value, advice)
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):  # a function written in C has none
+        return
+    try:
+        if count is not None:
+            signature.bind(*[None] * count)
+    except TypeError:
+        raise TypeError(
+            f"{where}: {name} takes the wrong arguments; expected a function {form}, got {name}{signature}."
+        ) from None
+
+
+def transformation(where: str, name: str, value: Any) -> None:
+    """Check that `value` is an optax transformation."""
+    is_right = callable(getattr(value, "init", None)) and callable(getattr(value, "update", None))
+    expect(is_right, where, name, "an optax transformation, such as optax.adamw(1e-3)", value)
+
+
+def mapping(where: str, name: str, value: Any, expected: str, advice: str = "") -> None:
+    """Check that `value` is a mapping with strings as keys."""
+    is_right = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+    expect(is_right, where, name, expected, value, advice)
+
+
+def strings(where: str, name: str, value: Any, expected: str) -> None:
+    """Check that `value` is a list or a tuple of strings, and not one string."""
+    is_right = isinstance(value, list | tuple) and all(isinstance(part, str) for part in value)
+    expect(is_right, where, name, expected, value, "Put it into a list." if isinstance(value, str) else "")
+
+
+def _values(value: Any) -> Any:
+    return value.values() if isinstance(value, dict) else value
+
+
+def _root(value: Any) -> str:
+    return type(value).__module__.partition(".")[0]
+
+
+def _bounds(low: float, high: float, above: bool, below: bool) -> str:
+    least = f"above {low:g}" if above else f"at least {low:g}"
+    most = f"below {high:g}" if below else f"at most {high:g}"
+    return " and ".join([least] * (low > -math.inf) + [most] * (high < math.inf)) or "a number other than NaN"

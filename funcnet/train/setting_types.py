@@ -1,0 +1,105 @@
+"""Check that the settings of a run have the types that their dataclasses declare.
+
+The command line converts its texts to these types. A call in Python can pass anything.
+"""
+
+import dataclasses
+import numbers
+import types
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from funcnet.arguments import shown
+from funcnet.settings import flag
+
+__all__ = ["check_types", "plain"]
+
+NAMES = {int: "an int", float: "a number", str: "a string", bool: "True or False", Path: "a path", type(None): "None"}
+
+
+def check_types(settings: Any, where: str, named: Callable[[str], str] = flag) -> None:
+    """Check the types of all settings, also of those in groups.
+
+    Args:
+        settings: a dataclass of settings; see `funcnet.settings`.
+        where: prefix for error messages, such as the name of the command.
+        named: function that turns the name of a setting into text for the message. By default, the text is the flag.
+
+    Raises:
+        TypeError: if a value has another type than its field declares.
+        ValueError: if a value is not one of the values that the field declares as a `Literal`.
+
+    Example:
+        >>> from funcnet.train import LoopSettings
+        >>> check_types(LoopSettings(batch_size=8.0), "pretrain")
+        Traceback (most recent call last):
+        TypeError: pretrain: --batch-size has the wrong type; expected an int, got 8.0.
+    """
+    hints = typing.get_type_hints(type(settings), include_extras=True)
+    for field in dataclasses.fields(settings):
+        value, hint = getattr(settings, field.name), hints[field.name]
+        if dataclasses.is_dataclass(value):
+            check_types(value, where, named)
+        elif not _fits(value, hint):
+            text = f"{named(field.name)} has the wrong type; expected {_text(hint)}, got {shown(value)}."
+            if isinstance(value, str) and any(get_origin(one) is Literal for one in _alternatives(hint)):
+                raise ValueError(f"{where}: {text.replace(' has the wrong type', ' is unknown', 1)}")
+            advice = " Put it into a list." if isinstance(value, str) and get_origin(hint) is tuple else ""
+            raise TypeError(f"{where}: {text}{advice}")
+
+
+def plain(settings: Any) -> Any:
+    """Return settings with Python's numbers in place of NumPy's, whose arithmetic can overflow.
+
+    >>> import numpy as np
+    >>> from funcnet.train import LoopSettings
+    >>> type(plain(LoopSettings(batch_size=np.int64(8))).batch_size)
+    <class 'int'>
+    """
+    values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+    own = {name: plain(value) if dataclasses.is_dataclass(value) else _plain(value) for name, value in values.items()}
+    return dataclasses.replace(settings, **own)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return value
+    return int(value) if isinstance(value, numbers.Integral) else float(value)
+
+
+def _alternatives(hint: Any) -> list[Any]:
+    """Return the types of a union, without their annotations."""
+    if get_origin(hint) is Annotated:
+        return _alternatives(get_args(hint)[0])
+    if get_origin(hint) in (Union, types.UnionType):
+        return [one for inner in get_args(hint) for one in _alternatives(inner)]
+    return [hint]
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    return any(_is(value, one) for one in _alternatives(hint))
+
+
+def _is(value: Any, kind: Any) -> bool:
+    if get_origin(kind) is Literal:
+        return isinstance(value, str) and value in get_args(kind)
+    if get_origin(kind) is tuple:
+        return isinstance(value, tuple) and all(_fits(one, get_args(kind)[0]) for one in value)
+    if kind in (int, float):
+        number = numbers.Integral if kind is int else numbers.Real
+        return isinstance(value, number) and not isinstance(value, bool)
+    return not isinstance(kind, type) or isinstance(value, kind)
+
+
+def _text(hint: Any) -> str:
+    found: list[str] = []
+    for kind in _alternatives(hint):
+        if get_origin(kind) is Literal:
+            found += map(repr, get_args(kind))
+        elif get_origin(kind) is tuple:
+            found.append(f"a list of {_text(get_args(kind)[0]).removeprefix('a ').removeprefix('an ')}s")
+        else:
+            found.append(NAMES.get(kind, getattr(kind, "__name__", str(kind))))
+    return " or ".join(found)
