@@ -157,7 +157,7 @@ COVERED_BY = {
     "optim/clipping.py": "nn/utils/test_clip_grad.py",
     "parallel/anchors.py": "parallel/test_rules.py parallel/test_factorizations.py",
     "parallel/checks.py": "parallel/test_layout.py",
-    "parallel/report.py": "parallel/test_rules.py",
+    "parallel/watchers.py": "parallel/test_processes.py",
     "porting/analysis/aliasing.py": "porting/transforms/test_views.py",
     "porting/analysis/evaluating.py": "porting/transforms/test_views.py",
     "porting/analysis/flow.py": "porting/transforms/test_views.py",

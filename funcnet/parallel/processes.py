@@ -5,14 +5,12 @@ the same arrays. Host values, such as a decision or a configuration, are exchang
 through the devices, so any thread may exchange them.
 """
 
-import atexit
 import contextlib
 import itertools
 import json
 import os
 import re
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -20,6 +18,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
+
+from funcnet.parallel.watchers import dismiss_watchers, start_watcher
 
 __all__ = [
     "ProcessError",
@@ -39,7 +39,6 @@ HEARTBEAT = 20  # seconds without a sign of life after which a process counts as
 LEAVING = 30  # seconds for which process 0 waits until the others have left, when all end with the same error
 JOINING = "parallel.join_processes"
 _numbers = itertools.count()  # of exchanges; equal in all processes, which make the same calls in the same order
-_watchers: list[Any] = []
 
 
 class ProcessError(ValueError):
@@ -247,7 +246,7 @@ def watch_processes() -> Iterator[None]:
 def leave(code: int) -> None:
     """End this process at once if the run has several. A normal exit waits for the others, which may be dead."""
     if _client() is not None:
-        _dismiss_watchers()
+        dismiss_watchers()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
@@ -354,7 +353,7 @@ def _initialize(coordinator: str | None, count: int, index: int, timeout: float,
             f"{coordinator or 'the coordinator'} within {timeout:g} seconds, got: {str(error).splitlines()[0]}"
         ) from error
     if coordinator is not None:
-        _start_watcher(coordinator, index)
+        start_watcher(coordinator, index)
 
 
 def _check_address(coordinator: str, index: int, timeout: float, where: str) -> None:
@@ -386,32 +385,3 @@ def _check_address(coordinator: str, index: int, timeout: float, where: str) -> 
                     f"{timeout:g} seconds, got: {error}. Start process 0, and check the address and the firewall."
                 ) from error
             time.sleep(0.2)
-
-
-# When another process dies, the JAX runtime may abort this process, which then runs no more Python code.
-_WATCHER = """
-import socket, sys
-host, port, index = sys.argv[1:]
-if sys.stdin.read() != "done":
-    who = "it was killed, or JAX ended it because another process has died (the lines above have its number)"
-    try:
-        socket.create_connection((host, int(port)), timeout=5).close()
-    except OSError:
-        if index != "0":
-            who = f"process 0, the coordinator at {host}:{port}, has died"
-    print(f"funcnet: process {index}: {who}. Start all processes again with --resume.", file=sys.stderr)
-"""
-
-
-def _start_watcher(coordinator: str, index: int) -> None:
-    host, _, port = coordinator.rpartition(":")
-    command = [sys.executable, "-I", "-S", "-c", _WATCHER, host, port, str(index)]
-    _watchers.append(subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True))
-    atexit.register(_dismiss_watchers)
-
-
-def _dismiss_watchers() -> None:
-    for watcher in _watchers:
-        with contextlib.suppress(OSError, ValueError):
-            watcher.communicate(b"done", timeout=5)
-    _watchers.clear()

@@ -5,9 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
-
 from funcnet import nn
 from funcnet.arguments import boolean, expect, function, transformation
 from funcnet.settings import check_ranges
@@ -57,7 +54,6 @@ def check_plan(plan: Plan) -> None:
     boolean(WHERE, "evaluate_ema", plan.evaluate_ema)
     expect(plan.best is None or isinstance(plan.best, Best), WHERE, "best", "train.Best('loss') or None", plan.best)
     _check_start(plan.start)
-    _check_extra(plan.extra)
     check_data("data", plan.data, "data(start_step)", 0)
     if plan.validation is not None:
         check_data("validation", plan.validation, "validation()")
@@ -116,15 +112,6 @@ def _check_start(start: Any) -> None:
     is_pair = isinstance(start, tuple | list) and len(start) == 2 and all(isinstance(one, Mapping) for one in start)
     advice = "Pass (params, {}) for a net without buffers." if isinstance(start, Mapping) else ""
     expect(start is None or is_pair, WHERE, "start", "a pair (params, state), as net.init returns it", start, advice)
-
-
-def _check_extra(extra: Any) -> None:
-    for path, leaf in jax.tree_util.tree_leaves_with_path(extra):
-        is_array = (
-            isinstance(leaf, jax.Array | np.ndarray | np.generic) and getattr(leaf.dtype, "kind", "V") not in "SUMm"
-        )
-        is_right = is_array or isinstance(leaf, int | float | complex)
-        expect(is_right, WHERE, f"extra{jax.tree_util.keystr(path)}", "an array of numbers or a number", leaf)
 
 
 def in_python(message: str) -> str:

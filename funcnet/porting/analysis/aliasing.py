@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 import libcst as cst
 
-from funcnet.porting.analysis.evaluating import Evaluation
+from funcnet.porting.analysis.evaluating import FunctionWalk
 from funcnet.porting.analysis.flow import Flow, Known
 from funcnet.porting.analysis.storage import State, joined
 from funcnet.porting.analysis.viewing import is_plain, key_of
@@ -39,7 +39,7 @@ def follow(function: cst.FunctionDef, known: Known, given_back: Iterable[str] = 
     return run.flow
 
 
-class _Run(Evaluation):
+class _Run(FunctionWalk):
     def leave(self) -> None:
         """Record the parameters in `given_back` that may refer to another value than the argument when the function
         ends. Also record the changes in place that the arrays of these parameters lack in the ported code.

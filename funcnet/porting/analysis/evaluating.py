@@ -1,6 +1,6 @@
 """Finds which names the expressions of a function read, and which names they change in place.
 
-`Evaluation` walks through one function and keeps {name: current `Value`}. `aliasing.py` adds the statements.
+`FunctionWalk` walks through one function and keeps {name: current `Value`}. `aliasing.py` adds the statements.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from funcnet.porting.analysis.storage import Origin, State, Value, aged, joined,
 from funcnet.porting.analysis.viewing import key_of, looks_only, places_of, step, targets_of, written_part
 from funcnet.porting.facts import Fact
 
-__all__ = ["Evaluation"]
+__all__ = ["FunctionWalk"]
 
 _ADDS = ("append", "extend", "insert", "add", "update", "appendleft", "setdefault")
 _COMPREHENSIONS = (cst.ListComp, cst.SetComp, cst.GeneratorExp, cst.DictComp)
 
 
-class Evaluation:
+class FunctionWalk:
     """A walk through the expressions of one function.
 
     Args:
