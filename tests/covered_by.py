@@ -211,7 +211,7 @@ COVERED_BY = {
     "train/settings.py": "train/test_run.py",
     "train/state.py": "train/test_step.py",
     "train/task.py": "train/test_run.py",
-    "train/{batches,compilation_cache,errors,interruption}.py": "train/test_surroundings.py train/test_loop.py",
+    "train/{compilation_cache,errors,interruption}.py": "train/test_surroundings.py train/test_loop.py",
     "train/{faults,replay,trials}.py": "train/test_recovery.py",
     "train/{nan_trace,pending,progress,report}.py": "train/test_surroundings.py train/test_loop.py",
     "train/stored_arrays.py": "train/test_checkpoints.py train/test_storable.py train/test_damage.py",
