@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import shutil
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -178,7 +179,7 @@ class Checkpoints:
         except BaseException as error:
             self._failure = error
             if process_count() == 1 and not (target / DIGESTS).exists():
-                shutil.rmtree(target, ignore_errors=True)  # free the space of an incomplete checkpoint on a full disk
+                _free(target)
 
     def _remove_incomplete(self) -> None:
         for folder in self.folder.glob("step-*"):
@@ -294,6 +295,17 @@ def resume(checkpoints: Checkpoints, start: Any, layout: Layout) -> Restored:
         return Restored(layout.place(start), 0, {})
     checkpoints.say(f"Resuming from the checkpoint of step {restored.step:,}.")
     return restored
+
+
+def _free(folder: Path) -> None:
+    """Free the space of an incomplete checkpoint. After one array has failed, tensorstore still writes others for a
+    moment, and makes their folders again. What is left then, the next save removes.
+    """
+    for _ in range(20):
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.05)
+        if not folder.exists():
+            return
 
 
 def _require_same(stored: dict[str, str], template: Any, on_device: bool, path: Path) -> None:

@@ -212,8 +212,10 @@ def test_a_full_disk_is_an_error_and_what_was_there_stays(tmp_path):
         result.stderr
     )
     assert result.stdout.count("\n") == 1 and not result.stderr, result.stderr
-    assert names(tmp_path) == ["step-00000001"]
-    assert train.Checkpoints(tmp_path).restore({"w": np.zeros(3)}).step == 1
+    with train.Checkpoints(tmp_path) as checkpoints:
+        assert checkpoints.restore({"w": np.zeros(3)}).step == 1
+        checkpoints.save({"w": np.zeros(3)}, 3, {})
+    assert names(tmp_path) == ["step-00000001", "step-00000003"]
 
 
 def test_a_step_whose_write_failed_is_written_again(tmp_path, monkeypatch):
