@@ -92,19 +92,21 @@ def _checkpointer() -> ocp.Checkpointer:
 @contextlib.contextmanager
 def _one_message() -> Iterator[None]:
     """If a write fails, drop the tracebacks that orbax and tensorstore print for each array; the error says enough."""
-    before, logger = sys.unraisablehook, logging.getLogger("absl")
+    before, loggers = sys.unraisablehook, (logging.getLogger("absl"), logging.getLogger("asyncio"))
 
     def hook(event: Any) -> None:
         if str(event.exc_value) != "Event loop is closed":
             before(event)
 
     def says_more(record: logging.LogRecord) -> bool:
-        return "_SignalingThread.run() raised" not in record.getMessage()
+        text = record.getMessage()
+        of_task = "Task exception was never retrieved" in text and "orbax" in text
+        return not of_task and "_SignalingThread.run() raised" not in text
 
     sys.unraisablehook = hook
-    logger.addFilter(says_more)
-    try:
-        yield
-    finally:
+    for logger in loggers:
+        logger.addFilter(says_more)
+    yield
+    sys.unraisablehook = before  # not after a failure: tensorstore's threads and asyncio's tasks print later
+    for logger in loggers:
         logger.removeFilter(says_more)
-    sys.unraisablehook = before  # not after a failure: tensorstore's threads print later
