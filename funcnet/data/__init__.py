@@ -22,6 +22,7 @@ from funcnet.data.dataset import (
 )
 from funcnet.data.distributed import DistributedSampler
 from funcnet.data.draws import draw_bits, permute, to_integers, to_uniform
+from funcnet.data.item_rng import item_rng
 from funcnet.data.joined import Joined
 from funcnet.data.mixing import MixedDataset, MixedIterableDataset
 from funcnet.data.prefetch import Prefetcher
@@ -73,6 +74,7 @@ __all__ = [
     "default_convert",
     "draw_bits",
     "get_worker_info",
+    "item_rng",
     "pad_batch",
     "permute",
     "prefetch_to_device",

@@ -6,12 +6,32 @@ import multiprocessing
 import multiprocessing.context
 import os
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
-from funcnet.data.dataset import IterableDataset
+from funcnet.data.checks import (
+    refuse_class,
+    refuse_loader,
+    require_bool,
+    require_function,
+    require_int,
+    require_items,
+    require_iterable,
+    shown,
+)
 from funcnet.data.describe import describe
+from funcnet.data.sharing import is_iterable_dataset
 
-__all__ = ["check_arguments", "check_context", "is_iterable_style", "warn_of_length", "warn_of_workers"]
+__all__ = [
+    "check_arguments",
+    "check_context",
+    "check_types",
+    "check_unchanged",
+    "is_iterable_style",
+    "refuse_override",
+    "require_steps",
+    "warn_of_length",
+]
 
 METHODS = ("spawn", "forkserver")
 
@@ -21,14 +41,20 @@ def is_iterable_style(dataset: Any) -> bool:
     for an object that has `__iter__` but no `__getitem__`.
 
     Raises:
-        TypeError: if the dataset has neither `__getitem__` nor `__iter__`, or is an iterator, which can be read only
-            once.
+        TypeError: if the dataset has neither `__getitem__` nor `__iter__`, is an iterator, which can be read only once,
+            or is a class, a loader, a string, a table or an array without dimensions.
     """
-    if isinstance(dataset, IterableDataset) or any(
-        base.__name__ == "IterableDataset" for base in type(dataset).__mro__
-    ):
+    refuse_class("DataLoader", "dataset", dataset, "a dataset")
+    refuse_loader("DataLoader", "dataset", dataset)
+    if is_iterable_dataset(dataset):
         return True
+    module = type(dataset).__module__.partition(".")[0]
+    if module == "datasets" and hasattr(dataset, "__iter__") and not hasattr(dataset, "__len__"):
+        return True  # a column of an iterable dataset of Hugging Face
+    if isinstance(dataset, Mapping):
+        return False  # its keys may come from a sampler
     if hasattr(dataset, "__getitem__") or hasattr(dataset, "__getitems__"):
+        require_items("DataLoader", "dataset", dataset, length=False)
         return False
     if hasattr(dataset, "__next__"):
         raise TypeError(
@@ -43,6 +69,15 @@ def is_iterable_style(dataset: Any) -> bool:
     )
 
 
+def check_types(seed: Any, functions: Mapping[str, Any], flags: Mapping[str, Any]) -> None:
+    """Check the arguments of `DataLoader` whose types do not depend on the others, by name."""
+    for name, function in functions.items():
+        require_function("DataLoader", name, function)
+    for name, flag in flags.items():
+        require_bool("DataLoader", name, flag)
+    require_int("DataLoader", "seed", seed)
+
+
 def check_arguments(
     dataset: Any,
     batch_size: Any,
@@ -54,36 +89,16 @@ def check_arguments(
     timeout: Any,
     prefetch_factor: Any,
     persistent_workers: Any,
-    seed: Any,
-    collate_fn: Any,
-    worker_init_fn: Any,
     *,
     is_iterable: bool,
 ) -> None:
-    """Check the arguments of `DataLoader`.
+    """Check those arguments of `DataLoader` that depend on each other.
 
     Raises:
-        TypeError: if `num_workers` or `seed` is not an integer, a function cannot be called, or a map-style dataset
-            has no length and there is no sampler.
+        TypeError: if an argument has the wrong type, or a map-style dataset has no length and there is no sampler.
         ValueError: if a value is out of range, or arguments contradict each other.
     """
-    _check_types(num_workers, seed, {"collate_fn": collate_fn, "worker_init_fn": worker_init_fn})
-    if num_workers < 0:
-        raise ValueError(
-            "DataLoader: num_workers option should be non-negative; use num_workers=0 to read without workers, got "
-            f"{num_workers}."
-        )
-    if timeout < 0:
-        raise ValueError(f"DataLoader: timeout option should be non-negative, got {timeout}.")
-    if not num_workers and prefetch_factor is not None:
-        raise ValueError(
-            "DataLoader: prefetch_factor option could only be specified with workers; expected None for num_workers=0, "
-            f"got {prefetch_factor}."
-        )
-    if prefetch_factor is not None and prefetch_factor < 0:
-        raise ValueError(f"DataLoader: prefetch_factor option should be non-negative, got {prefetch_factor}.")
-    if persistent_workers and not num_workers:
-        raise ValueError("DataLoader: persistent_workers option needs num_workers > 0.")
+    _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
     if is_iterable:
         _check_iterable(shuffle, sampler, batch_sampler)
     if sampler is not None and shuffle:
@@ -96,27 +111,46 @@ def check_arguments(
         raise ValueError(
             "DataLoader: batch_size=None option disables auto-batching and is mutually exclusive with drop_last."
         )
+    require_bool("DataLoader", "shuffle", shuffle, or_none=True)
+    for name, value in (("sampler", sampler), ("batch_sampler", batch_sampler)):
+        if value is not None:
+            require_iterable("DataLoader", name, value, f"an iterable of {'lists of ' * (name != 'sampler')}indices")
     if batch_size is not None and (
         not hasattr(batch_size, "__index__") or isinstance(batch_size, bool) or batch_size < 1
     ):
         raise ValueError(
             f"DataLoader: batch_size should be a positive integer value, but got batch_size={batch_size!r}."
         )
-    needs_length = not is_iterable and sampler is None and batch_sampler is None
-    if needs_length and not hasattr(dataset, "__len__") and not hasattr(dataset, "num_rows"):
+    if is_iterable or sampler is not None or batch_sampler is not None:
+        return
+    if not hasattr(dataset, "__len__") and not hasattr(dataset, "num_rows"):
         raise TypeError(
             f"DataLoader: the dataset has no length; expected __len__, got {describe(dataset)}. Define __len__, or "
             "pass a sampler."
         )
+    require_items("DataLoader", "dataset", dataset)
 
 
-def _check_types(num_workers: Any, seed: Any, functions: dict[str, Any]) -> None:
-    for name, value in {"num_workers": num_workers, "seed": seed}.items():
-        if not hasattr(value, "__index__") or isinstance(value, bool):
-            raise TypeError(f"DataLoader: {name} is not an integer; expected int, got {value!r}.")
-    for name, function in functions.items():
-        if function is not None and not callable(function):
-            raise TypeError(f"DataLoader: {name} is not a function; expected a callable or None, got {function!r}.")
+def _check_workers(num_workers: Any, timeout: Any, prefetch_factor: Any, persistent_workers: Any) -> None:
+    require_int("DataLoader", "num_workers", num_workers)
+    if num_workers < 0:
+        raise ValueError(
+            "DataLoader: num_workers option should be non-negative; use num_workers=0 to read without workers, got "
+            f"{num_workers}."
+        )
+    if isinstance(timeout, bool | str) or not hasattr(timeout, "__float__"):
+        raise TypeError(f"DataLoader: timeout is not a number; expected seconds, got {shown(timeout)}.")
+    if timeout < 0:
+        raise ValueError(f"DataLoader: timeout option should be non-negative, got {timeout}.")
+    if not num_workers and prefetch_factor is not None:
+        raise ValueError(
+            "DataLoader: prefetch_factor option could only be specified with workers; expected None for num_workers=0, "
+            f"got {prefetch_factor}."
+        )
+    if prefetch_factor is not None and require_int("DataLoader", "prefetch_factor", prefetch_factor) < 0:
+        raise ValueError(f"DataLoader: prefetch_factor option should be non-negative, got {prefetch_factor}.")
+    if persistent_workers and not num_workers:
+        raise ValueError("DataLoader: persistent_workers option needs num_workers > 0.")
 
 
 def _check_iterable(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
@@ -133,7 +167,8 @@ def _check_iterable(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
 
 
 def check_context(context: Any, num_workers: int) -> Any:
-    """Return a context of `multiprocessing` that starts worker processes, or None for threads.
+    """Return a context of `multiprocessing` that starts worker processes, or None for threads. Warn if there are more
+    worker processes than processors.
 
     Raises:
         ValueError: if `context` is given but `num_workers` is 0, or if the start method is unknown or "fork".
@@ -164,13 +199,14 @@ def check_context(context: Any, num_workers: int) -> Any:
             "DataLoader: multiprocessing_context is 'fork', and a fork of a process that runs JAX can deadlock; "
             "expected 'spawn' or 'forkserver', got 'fork'. To use threads instead, omit multiprocessing_context."
         )
+    _warn_of_workers(num_workers)
     return context
 
 
-def warn_of_workers(num_workers: int, *, processes: bool) -> None:
+def _warn_of_workers(num_workers: int) -> None:
     """Warn if there are more worker processes than processors that this process may use."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if processes and num_workers > usable:
+    if num_workers > usable:
         warnings.warn(
             f"DataLoader: there are more worker processes than processors; expected at most {usable}, got "
             f"{num_workers}. "
@@ -178,7 +214,7 @@ def warn_of_workers(num_workers: int, *, processes: bool) -> None:
             "the "
             "worker number to avoid it.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -192,4 +228,32 @@ def warn_of_length(dataset: str, reported: int | None, fetched: int) -> None:
             "the whole dataset; use get_worker_info in __iter__ to read a share.",
             UserWarning,
             stacklevel=4,
+        )
+
+
+def refuse_override(loader: Any, base: type, method: str) -> None:
+    """Raise a TypeError if the class of a loader overrides `__iter__` of `base`, which `method` would bypass."""
+    if type(loader).__iter__ is not base.__iter__:  # type: ignore[attr-defined]
+        name = type(loader).__name__
+        raise TypeError(
+            f"DataLoader.{method}: {name} has an __iter__ of its own, which {method} would bypass; expected a class "
+            f"without it, got {name}. Change the batches in collate_fn, or in the dataset."
+        )
+
+
+def require_steps(is_iterable: bool, described: str) -> None:
+    """Raise a TypeError if a dataset, which `described` names, is iterable, so that its batches have no numbers."""
+    if is_iterable:
+        raise TypeError(
+            f"DataLoader: an iterable dataset has no steps; expected a map-style dataset, got {described}. Write `for "
+            "batch in loader`."
+        )
+
+
+def check_unchanged(dataset: Any, described: str) -> None:
+    """Raise a ValueError if a dataset is not described as it was when the loader was made."""
+    if (now := describe(dataset)) != described:
+        raise ValueError(
+            f"DataLoader: the dataset has changed since the loader was made; expected {described}, got {now}. Make a "
+            "new loader."
         )

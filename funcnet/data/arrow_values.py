@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["column_values"]
+__all__ = ["as_tensors", "column_values", "require_distinct"]
 
 _NUMBERS = (
     *(pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean),
@@ -37,6 +37,7 @@ def column_values(column: pa.Array) -> NDArray[Any]:
         - integers, floats, booleans, timestamps, dates, durations: an array of NumPy's dtype for the type of the
           column. If there are nulls, an array of objects, which are scalars of this dtype or None.
         - lists: an array of objects, which are the arrays that this function returns for each list.
+        - tensors of a fixed shape: an array of objects, which are arrays of this shape.
         - other types, such as strings and structs: an array of Python objects.
 
     Example:
@@ -47,7 +48,10 @@ def column_values(column: pa.Array) -> NDArray[Any]:
     """
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
-        return column_values(column.storage)
+        values = column_values(column.storage)
+        is_tensor = isinstance(kind, pa.FixedShapeTensorType)
+        rows = (as_tensors(row, kind) if is_tensor and row is not None else row for row in values)
+        return _objects(rows, len(values)) if is_tensor else values
     if pa.types.is_dictionary(kind):
         return column_values(column.dictionary_decode())
     if any(is_kind(kind) for is_kind in _NUMBERS):
@@ -55,6 +59,34 @@ def column_values(column: pa.Array) -> NDArray[Any]:
     if any(is_kind(kind) for is_kind in _LISTS):
         return _lists(column)
     return _objects(column.to_pylist(), len(column))
+
+
+def as_tensors(flat: NDArray[Any], kind: pa.DataType) -> NDArray[Any]:
+    """Return flat rows (..., K) of a column as tensors, if its type is that of tensors, and else unchanged.
+
+    Example:
+        >>> as_tensors(np.arange(4), pa.fixed_shape_tensor(pa.int64(), (2, 2))).tolist()
+        [[0, 1], [2, 3]]
+    """
+    if not isinstance(kind, pa.FixedShapeTensorType):
+        return flat
+    rows = flat.shape[:-1]
+    order = kind.permutation or range(len(kind.shape))  # the dimensions of the stored tensor, in the order of ours
+    return flat.reshape(*rows, *kind.shape).transpose(*range(len(rows)), *(len(rows) + place for place in order))
+
+
+def require_distinct(where: str, names: Sequence[str]) -> None:
+    """Raise a ValueError if two columns have the same name, because rows are dicts.
+
+    Example:
+        >>> require_distinct("ArrowTable", ["a", "b"])
+    """
+    repeated = [name for name in names if names.count(name) > 1]
+    if repeated:
+        raise ValueError(
+            f"{where}: columns have the same name; expected different names, got {len(repeated)} columns with the "
+            f"names {sorted(set(repeated))}. Rename or drop columns."
+        )
 
 
 def _numbers(column: pa.Array) -> NDArray[Any]:

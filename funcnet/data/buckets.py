@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from funcnet.data.checks import require_bool, require_int, require_numbers, shown
 from funcnet.data.collate import default_collate
 from funcnet.data.draws import permute
 from funcnet.data.sampler import Sampler
@@ -37,6 +38,7 @@ class BucketBatchSampler(Sampler[list[int]]):
     Raises:
         ValueError: if `batch_size` is below 1, `boundaries` do not increase, or an item is longer than the last
             boundary.
+        TypeError: if an argument has the wrong type.
 
     Differs from torch: torch has no such sampler.
 
@@ -50,14 +52,17 @@ class BucketBatchSampler(Sampler[list[int]]):
         self, lengths: ArrayLike, batch_size: int, boundaries: Sequence[int], *, shuffle: bool = True, seed: int = 0
     ):
         self.lengths = np.asarray(lengths)
-        if not hasattr(batch_size, "__index__") or batch_size < 1:
+        if self.lengths.ndim != 1 or (self.lengths.dtype.kind not in "iu" and self.lengths.size):
+            raise TypeError(
+                f"BucketBatchSampler: lengths are not integers; expected an integer array (N,), got {shown(lengths)}."
+            )
+        if not hasattr(batch_size, "__index__") or isinstance(batch_size, bool) or batch_size < 1:
             raise ValueError(
                 f"BucketBatchSampler: batch_size should be a positive integer value, but got batch_size={batch_size}."
             )
-        if list(boundaries) != sorted(set(boundaries)) or not len(boundaries):
-            raise ValueError(
-                f"BucketBatchSampler: boundaries must increase; expected lengths in increasing order, got {boundaries}."
-            )
+        _check_boundaries("BucketBatchSampler", boundaries)
+        require_bool("BucketBatchSampler", "shuffle", shuffle)
+        require_int("BucketBatchSampler", "seed", seed)
         if self.lengths.size and self.lengths.max() > boundaries[-1]:
             place = int(self.lengths.argmax())
             raise ValueError(
@@ -110,7 +115,9 @@ class PaddedCollate:
             are padded with 0.
 
     Raises:
-        ValueError: when called, if an array is longer than the last boundary.
+        ValueError: if `boundaries` do not increase. ValueError is also raised when called, if an array is longer than
+            the last boundary.
+        TypeError: if `boundaries` is not a sequence of numbers.
 
     Example:
         >>> collate = PaddedCollate([4, 8], fill={"label": -100})
@@ -121,6 +128,7 @@ class PaddedCollate:
     """
 
     def __init__(self, boundaries: Sequence[int], fill: Any = 0):
+        _check_boundaries("PaddedCollate", boundaries)
         self.boundaries, self.fill = list(boundaries), fill
 
     def __call__(self, items: Sequence[Any]) -> Any:
@@ -157,12 +165,19 @@ def bucket_lengths(lengths: NDArray[np.int64], longest: int, most: int = 4) -> l
         most: maximum number of padded lengths, and thus of the compilations of a jitted function that reads the
             batches.
 
+    Raises:
+        TypeError: if an argument has the wrong type.
+        ValueError: if `longest` or `most` is below 1.
+
     Example:
         >>> bucket_lengths(np.array([5, 6, 7, 7, 30, 31, 60]), 64, most=2)
         [8, 64]
         >>> bucket_lengths(np.array([5, 6, 7, 7, 30, 31, 60]), 64, most=3)
         [8, 32, 64]
     """
+    require_numbers("bucket_lengths", "lengths", np.asarray(lengths)[:1] if np.ndim(lengths) == 1 else lengths)
+    require_int("bucket_lengths", "longest", longest, least=1)
+    require_int("bucket_lengths", "most", most, least=1)
     rounded = np.minimum(-(-np.maximum(lengths, 1) // STEP) * STEP, longest)
     sizes, counts = np.unique(rounded, return_counts=True)
     total = np.concatenate([[0], np.cumsum(counts)])
@@ -175,6 +190,14 @@ def bucket_lengths(lengths: NDArray[np.int64], longest: int, most: int = 4) -> l
             for j in range(1, len(sizes) + 1)
         ]
     return best[-1][1]
+
+
+def _check_boundaries(where: str, boundaries: Sequence[int]) -> None:
+    require_numbers(where, "boundaries", boundaries)
+    if list(boundaries) != sorted(set(boundaries)) or not len(boundaries):
+        raise ValueError(
+            f"{where}: boundaries must increase; expected lengths in increasing order, got {list(boundaries)}."
+        )
 
 
 def _longest(value: Any) -> int:

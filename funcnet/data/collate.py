@@ -85,8 +85,10 @@ def collate(batch: Sequence[Any], *, collate_fn_map: CollateFns | None = None) -
             are collated entry by entry.
 
     Raises:
-        TypeError: if the type of an item cannot be collated.
+        TypeError: if the type of an item cannot be collated, or differs from that of the first item.
         RuntimeError: if sequences differ in length.
+        KeyError: if a mapping lacks a key of the first one.
+        ValueError: if `batch` is empty.
 
     Example:
         >>> total = lambda batch, *, collate_fn_map: sum(batch)
@@ -95,6 +97,8 @@ def collate(batch: Sequence[Any], *, collate_fn_map: CollateFns | None = None) -
 
     Reference: torch.utils.data._utils.collate.collate
     """
+    if not len(batch):
+        raise ValueError("default_collate: the batch is empty; expected at least one item, got none.")
     first = batch[0]
     functions = {} if collate_fn_map is None else collate_fn_map
     function = functions.get(type(first)) or next(
@@ -105,10 +109,10 @@ def collate(batch: Sequence[Any], *, collate_fn_map: CollateFns | None = None) -
     if functions is default_collate_fn_map and (is_jax(first) or is_torch(first)):
         return _stack_others(batch)
     if isinstance(first, Mapping):
-        return _like(
-            first, {key: collate([item[key] for item in batch], collate_fn_map=collate_fn_map) for key in first}
-        )
+        _check_kind(batch, Mapping)
+        return _like(first, {key: _collate_key(batch, key, collate_fn_map) for key in first})
     if isinstance(first, collections.abc.Sequence) and not isinstance(first, str | bytes):
+        _check_kind(batch, collections.abc.Sequence)
         lengths = [len(item) for item in batch]
         if len(set(lengths)) != 1:
             raise RuntimeError(f"each element in list of batch should be of equal size, got {_shortened(lengths)}")
@@ -125,8 +129,10 @@ def default_collate(batch: Sequence[Any]) -> Any:
     Args:
         batch: items. The type of the first item determines the result:
 
-            - array, number or bool: a NumPy array (B, …). Python's floats become float64, and integers int64.
-            - JAX array: a JAX array (B, …).
+            - array or NumPy scalar: a NumPy array (B, …) of the same dtype.
+            - number or bool of Python: a NumPy array (B,). Floats become float64, and integers int64. If the batch has
+              both, it becomes float64 if the first item is a float, and otherwise float32, as in torch.
+            - JAX array, also of random keys: a JAX array (B, …).
             - torch tensor: a NumPy array (B, …).
             - str, bytes: a sequence of B values.
             - mapping, namedtuple: a value of the same type, with a batch for each entry.
@@ -134,10 +140,15 @@ def default_collate(batch: Sequence[Any]) -> Any:
             - other sequence: a sequence of the same type, with a batch for each entry.
 
     Raises:
-        TypeError: if the type of an item cannot be collated, or arrays differ in dtype.
+        TypeError: if the type of an item cannot be collated, arrays or NumPy scalars differ in dtype, or an array has
+            masked values.
         RuntimeError: if arrays differ in shape, or sequences in length.
+        KeyError: if a mapping lacks a key of the first one.
+        ValueError: if there is no item, or an integer is beyond int64.
 
-    Differs from torch: arrays of different dtypes are refused, whereas torch promotes them.
+    Differs from torch: arrays and NumPy scalars of different dtypes are refused, whereas torch promotes them. Beside a
+        NumPy scalar, a number of Python counts as bool, int64 or float64. Masked values are refused, whereas torch
+        drops the mask. None is refused wherever it is in a batch, whereas torch returns it after a string.
 
     Example:
         >>> default_collate([(np.zeros(2), 1, "a"), (np.ones(2), 2, "b")])
@@ -176,56 +187,168 @@ def _stack_arrays(batch: Sequence[Any], *, collate_fn_map: CollateFns | None = N
     if first.dtype.kind in "SUO":
         raise TypeError(UNFIT.format(first.dtype))
     _check_alike(batch)
+    if set(map(type, batch)) != {np.ndarray}:
+        _check_masks(batch)
+        batch = [np.asarray(array) for array in batch]  # without the methods of np.matrix
     if not first.ndim or not first.size:
         return np.stack(batch)
     return np.concatenate(batch).reshape(len(batch), *first.shape)  # faster than np.stack
 
 
 def _check_alike(batch: Sequence[Any]) -> None:
-    """Check that arrays have the same shape and dtype."""
-    shape, dtype = batch[0].shape, batch[0].dtype
+    """Check that all items are arrays or NumPy scalars, and have the same shape and dtype."""
+    first = batch[0]
+    for entry, array in enumerate(batch):
+        if not (hasattr(array, "shape") and hasattr(array, "dtype")):
+            raise DtypeMismatch(
+                f"default_collate: the items of a batch have different types; expected {type(first).__name__} of dtype "
+                f"{first.dtype} as at entry 0, got {type(array).__name__} at entry {entry}",
+                entry,
+            )
     if len(set(map(SHAPE, batch))) == 1 and len(set(map(DTYPE, batch))) == 1:
         return
     for entry, array in enumerate(batch):
-        if array.shape != shape:
+        if array.shape != first.shape:
             raise ShapeMismatch(
-                f"stack expects each tensor to be equal size, but got {list(shape)} at entry 0 and "
+                f"stack expects each tensor to be equal size, but got {list(first.shape)} at entry 0 and "
                 f"{list(array.shape)} at entry {entry}",
                 entry,
             )
-        if array.dtype != dtype:
+        if array.dtype != first.dtype:
             raise DtypeMismatch(
-                f"default_collate: the arrays have different dtypes; expected {dtype} as at entry 0, got {array.dtype} "
-                f"at entry {entry}",
+                f"default_collate: the arrays have different dtypes; expected {first.dtype} as at entry 0, got "
+                f"{array.dtype} at entry {entry}",
+                entry,
+            )
+
+
+def _check_masks(batch: Sequence[Any]) -> None:
+    """Check that no array of NumPy has masked values."""
+    for entry, array in enumerate(batch):
+        if np.ma.is_masked(array):
+            raise DtypeMismatch(
+                f"default_collate: an array has masked values; expected a value in every place, got "
+                f"{np.ma.count_masked(array)} of {array.size} masked at entry {entry}. Fill them with "
+                "`array.filled(value)`.",
                 entry,
             )
 
 
 def _stack_numbers(batch: Sequence[Any], *, collate_fn_map: CollateFns | None = None) -> NDArray[Any]:
-    array = np.array(batch, np.float64 if isinstance(batch[0], float) else None)
-    if array.dtype.kind not in "biuf":
-        odd = next((item for item in batch if not isinstance(item, int | float)), batch[0])
-        raise TypeError(
-            f"default_collate: the items of a batch have different types; expected numbers like {batch[0]!r}, got "
-            f"{odd!r}."
-        )
-    return array
+    """Stack numbers of Python and NumPy scalars, and arrays without dimensions among them."""
+    kinds = set(map(type, batch))
+    if kinds <= {bool, int, float} or all(isinstance(one, int | float) and not _is_scalar(one) for one in batch):
+        return _stack_python(batch)
+    if len(kinds) > 1:
+        _check_masks(batch)
+        _check_numbers(batch)
+    return np.array(batch, _dtype(batch[0]))
+
+
+def _stack_python(batch: Sequence[Any]) -> NDArray[Any]:
+    """Stack bools, ints and floats of Python. The dtype is that of torch."""
+    try:
+        if isinstance(batch[0], float):
+            return np.array(batch, np.float64)
+        kinds = set(map(type, batch))
+        if any(issubclass(kind, float) for kind in kinds):
+            with np.errstate(over="ignore"):  # as in torch, which also goes through float64
+                return np.array(batch, np.float64).astype(np.float32)
+        return np.array(batch, np.bool_ if kinds == {bool} else np.int64)
+    except OverflowError:
+        largest = max((number for number in batch if isinstance(number, int)), key=abs)
+        kind = "float64" if isinstance(batch[0], float) else "int64"
+        raise ValueError(
+            f"default_collate: an integer is too large; expected one that {kind} can represent, got {largest!r:.40}."
+        ) from None
+
+
+def _check_numbers(batch: Sequence[Any]) -> None:
+    """Check that numbers have the dtype of the first one. Those of Python count as bool, int64 or float64."""
+    expected = _dtype(batch[0])
+    for entry, item in enumerate(batch):
+        dtype = _dtype(item)
+        if dtype is None:
+            raise DtypeMismatch(
+                f"default_collate: the items of a batch have different types; expected numbers like {batch[0]!r}, got "
+                f"{item!r:.60}.",
+                entry,
+            )
+        if np.shape(item):
+            raise ShapeMismatch(
+                f"stack expects each tensor to be equal size, but got [] at entry 0 and {list(np.shape(item))} at "
+                f"entry {entry}",
+                entry,
+            )
+        if dtype != expected:
+            raise DtypeMismatch(
+                f"default_collate: the numbers have different dtypes; expected {expected} as at entry 0, got {dtype} "
+                f"at entry {entry}",
+                entry,
+            )
+
+
+def _dtype(number: Any) -> np.dtype[Any] | None:
+    """Return the dtype of an array, a NumPy scalar or a number of Python, and None for other values."""
+    if _is_scalar(number) or isinstance(number, np.ndarray):
+        return number.dtype  # type: ignore[no-any-return]
+    kinds = {bool: np.bool_, int: np.int64, float: np.float64}
+    return next((np.dtype(kinds[kind]) for kind in kinds if isinstance(number, kind)), None)
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, np.bool_ | np.number)
+
+
+def _check_kind(batch: Sequence[Any], kind: type) -> None:
+    if len(set(map(type, batch))) == 1:
+        return
+    for entry, item in enumerate(batch):
+        if not isinstance(item, kind) or isinstance(item, str | bytes):
+            raise DtypeMismatch(
+                f"default_collate: the items of a batch have different types; expected {type(batch[0]).__name__} as at "
+                f"entry 0, got {type(item).__name__} at entry {entry}",
+                entry,
+            )
+
+
+def _collate_key(batch: Sequence[Mapping[Any, Any]], key: Any, collate_fn_map: CollateFns | None) -> Any:
+    """Collate the values of one key of the items."""
+    try:
+        values = [item[key] for item in batch]
+    except KeyError:
+        entry = next(entry for entry, item in enumerate(batch) if key not in item)
+        raise KeyError(
+            f"default_collate: an item lacks a key; expected {key!r} as at entry 0, got the keys "
+            f"{sorted(map(str, batch[entry]))} at entry {entry}"
+        ) from None
+    try:
+        return collate(values, collate_fn_map=collate_fn_map)
+    except (TypeError, RuntimeError, ValueError) as error:
+        error.add_note(f"under the key {key!r}")
+        raise
 
 
 def _list(batch: Sequence[Any], *, collate_fn_map: CollateFns | None = None) -> Sequence[Any]:
+    """Return strings. Beside them, torch returns None, but only if it is not the first item."""
+    entry = next((entry for entry, item in enumerate(batch) if item is None), None)
+    if entry is not None:
+        raise DtypeMismatch(
+            f"default_collate: the items of a batch have different types; expected {type(batch[0]).__name__} as at "
+            f"entry 0, got NoneType at entry {entry}",
+            entry,
+        )
     return batch
 
 
-def _stack_scalars(batch: Sequence[Any], *, collate_fn_map: CollateFns | None = None) -> NDArray[Any]:
-    return np.array(batch, batch[0].dtype)
-
-
 def _stack_others(batch: Sequence[Any]) -> Any:
-    first = batch[0]
-    if is_torch(first):
-        _check_alike(batch)
-        return from_torch(sys.modules["torch"].stack(batch))
-    return sys.modules["jax.numpy"].asarray(_stack_arrays([np.asarray(array) for array in batch]))
+    _check_alike(batch)
+    if is_torch(batch[0]):
+        return from_torch(sys.modules["torch"].stack(list(batch)))
+    jax = sys.modules["jax"]
+    if jax.dtypes.issubdtype(batch[0].dtype, jax.dtypes.prng_key):
+        return jax.numpy.stack(list(batch))
+    return jax.numpy.asarray(_stack_arrays([np.asarray(array) for array in batch]))
 
 
 def _is_namedtuple(value: Any) -> bool:
@@ -268,7 +391,7 @@ def _shortened(lengths: Sequence[int]) -> str:
 default_collate_fn_map: CollateFns = MappingProxyType(
     {
         np.ndarray: _stack_arrays,
-        (np.bool_, np.number): _stack_scalars,
+        (np.bool_, np.number): _stack_numbers,
         float: _stack_numbers,
         int: _stack_numbers,
         str: _list,

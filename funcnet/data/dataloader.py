@@ -14,20 +14,30 @@ from typing import Any
 
 import numpy as np
 
-from funcnet.data.arguments import check_arguments, check_context, is_iterable_style, warn_of_length, warn_of_workers
+from funcnet.data.arguments import (
+    check_arguments,
+    check_context,
+    check_types,
+    check_unchanged,
+    is_iterable_style,
+    refuse_override,
+    require_steps,
+    warn_of_length,
+)
+from funcnet.data.checks import refuse_generator, require_function, require_int
 from funcnet.data.collate import default_collate, default_convert
 from funcnet.data.describe import describe
 from funcnet.data.draws import draw_bits
 from funcnet.data.endless import EndlessLoader
 from funcnet.data.fetch import IterableFetcher, MapFetcher, Rows
 from funcnet.data.gather import items_of
-from funcnet.data.inline import InlineWorkers
+from funcnet.data.global_draws import DrawsWarning
 from funcnet.data.iterator import BatchIterator, PlannedTask, Position, StreamIterator
-from funcnet.data.plan import BatchPlan, IteratedPlan, make_plan
-from funcnet.data.positions import check_position, check_stream_position
-from funcnet.data.processes import ProcessWorkers
+from funcnet.data.make_workers import make_workers
+from funcnet.data.plan import BatchPlan, IteratedPlan, make_plan, smallest_size
+from funcnet.data.positions import check_position, states_after, stream_position
 from funcnet.data.sampler import BatchSampler, RandomSampler, SequentialSampler
-from funcnet.data.threads import ThreadWorkers
+from funcnet.data.sharing import has_own_state, own_copy
 from funcnet.data.worker import Fetcher, Workers
 
 __all__ = ["DataLoader"]
@@ -118,16 +128,15 @@ class DataLoader:
         persistent_workers: bool = False,
         in_order: bool = True,
     ):
-        if generator is not None:
-            raise TypeError(
-                "DataLoader: a generator has hidden state that cannot be saved to continue a run; expected None, got "
-                f"{type(generator).__name__}. Pass seed= instead."
-            )
+        refuse_generator("DataLoader", generator)
         self.is_iterable = is_iterable_style(dataset)
+        flags = {"drop_last": drop_last, "persistent_workers": persistent_workers, "in_order": in_order}
+        functions = {"collate_fn": collate_fn, "worker_init_fn": worker_init_fn}
         check_arguments(
             dataset, batch_size, shuffle, sampler, batch_sampler, num_workers, drop_last, timeout, prefetch_factor,
-            persistent_workers, seed, collate_fn, worker_init_fn, is_iterable=self.is_iterable,
+            persistent_workers, is_iterable=self.is_iterable,
         )  # fmt: skip
+        check_types(seed, functions, {**flags, "pin_memory": pin_memory})
         self.multiprocessing_context = check_context(multiprocessing_context, num_workers)
         self.dataset, self.num_workers, self.timeout, self.seed = dataset, int(num_workers), timeout, int(seed)
         self.worker_init_fn, self.persistent_workers, self.in_order = worker_init_fn, persistent_workers, in_order
@@ -142,6 +151,7 @@ class DataLoader:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_size, self.drop_last = batch_size, drop_last
         self.sampler, self.batch_sampler = sampler, batch_sampler
+        self._smallest = smallest_size(sampler, batch_sampler, drop_last)
         self._rows: Rows = None
         self._batched = batch_sampler is not None or (self.is_iterable and batch_size is not None)
         self._gathers = collate_fn is None
@@ -152,8 +162,8 @@ class DataLoader:
         self._resumed: Position | None = None
         self._reported: int | None = None  # what len() of an iterable dataset returned
         self._kept: Workers | None = None  # persistent workers
+        self._warn_of_draws = DrawsWarning(self._about["dataset"])
         self._newest: Any = None  # weak reference to the newest iterator of persistent workers
-        warn_of_workers(num_workers, processes=self.multiprocessing_context is not None)
         self._is_ready = True
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -176,11 +186,12 @@ class DataLoader:
         if resumed is not None and resumed["epoch"] != epoch:  # set_epoch has chosen another epoch since
             resumed = None
         if self.is_iterable:
-            return self._stream(epoch, resumed, self._keep)
+            resumed = self._current if self._current.get("epoch") == epoch else None  # or at the end of a pass
+            return self._stream(self.dataset, epoch, resumed, self._keep)
         if self._plan.length and self._plan.count() == 0:
             warnings.warn(
                 "DataLoader: an epoch has no batch, because drop_last=True omits it; expected at least "
-                f"{self._smallest()} items, got {self._about['dataset']}.",
+                f"{self._smallest} items, got {self._about['dataset']}.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -190,8 +201,10 @@ class DataLoader:
 
     def epoch(self, number: int = 0) -> Iterator[Any]:
         """Return an iterator over all batches of one epoch, which does not change the position of the loader."""
+        number = require_int("DataLoader.epoch", "number", number, least=0)
+        refuse_override(self, DataLoader, "epoch")
         if self.is_iterable:
-            return self._stream(number, None, lambda position: None)
+            return self._stream(own_copy(self.dataset), number, None, lambda position: None)
         if operator.length_hint(self, -1) < 0:  # a sampler without a length
             return self._read(self._planned(number, 0), lambda position: None, number)
         return self.batches(number * len(self), (number + 1) * len(self))
@@ -206,13 +219,10 @@ class DataLoader:
             ValueError: if `start` is negative, or an epoch has no batch.
             TypeError: if the dataset is iterable.
         """
-        if self.is_iterable:
-            raise TypeError(
-                f"DataLoader: an iterable dataset has no steps; expected a map-style dataset, got "
-                f"{describe(self.dataset)}. Write `for batch in loader`."
-            )
-        if start < 0:
-            raise ValueError(f"DataLoader: step is negative; expected at least 0, got {start}.")
+        require_steps(self.is_iterable, self._about["dataset"])
+        refuse_override(self, DataLoader, "batches")
+        start = require_int("DataLoader.batches", "start", start, least=0)
+        stop = None if stop is None else require_int("DataLoader.batches", "stop", stop)
         self.require_batches()
         return self._read(self._steps(start, stop), lambda position: None, start // len(self))
 
@@ -231,12 +241,14 @@ class DataLoader:
         """Make later iterators read only the rows `rows(n)` of each batch of n rows. If `rows` is None, later iterators
         read all rows. The position of the loader still counts complete batches.
         """
+        require_function("DataLoader.read_rows", "rows", rows)
         self._rows = rows
 
     def position(self, step: int) -> Position:
         """Return the loader's position before the batch of a step. Steps are counted from 0 over all epochs. The only
         step of an iterable dataset is 0. For other steps, a TypeError is raised.
         """
+        step = require_int("DataLoader.position", "step", step, least=0)
         if self.is_iterable:
             if step:
                 raise TypeError(f"DataLoader: an iterable dataset has no steps; expected step 0, got {step}.")
@@ -248,7 +260,7 @@ class DataLoader:
         """Raise a ValueError if an epoch is known to have no batch."""
         if not self.is_iterable and operator.length_hint(self, 1) < 1:
             raise ValueError(
-                f"DataLoader: the dataset is smaller than one batch; expected at least {self._smallest()} items, "
+                f"DataLoader: the dataset is smaller than one batch; expected at least {self._smallest} items, "
                 f"got {describe(self.dataset)}."
             )
 
@@ -264,8 +276,8 @@ class DataLoader:
         what `dataset.state_dict()` returns in each worker, or the number of items that each worker skips.
 
         Returns:
-            A dict. The entry "resumes" of the position says how a loader reaches the position: "position" (directly),
-            "state" (by loading the state of the dataset), or "skipping" (by skipping everything before the position).
+            A dict. Its entry "resumes" says how a loader reaches the position: "position" (directly), "state" (by
+            loading the state of the dataset), or "skipping" (by skipping everything before the position).
 
         Raises:
             ValueError: if `in_order` is False and there are workers, because the position is then unknown.
@@ -275,34 +287,27 @@ class DataLoader:
                 "DataLoader: batches out of order have no exact position; expected in_order=True, got in_order=False."
             )
         if self.is_iterable:
-            own = hasattr(self.dataset, "state_dict") and hasattr(self.dataset, "load_state_dict")
             current = self._current or {"epoch": self._plan.epoch, "turn": 0, "workers": None}
-            return {**current, **self._about, "resumes": "state" if own else "skipping"}
+            return {**current, **self._about, "resumes": "state" if has_own_state(self.dataset) else "skipping"}
         current = self._current or {"epoch": self._plan.epoch, self._plan.unit: 0}
-        return {**current, **self._order(), "resumes": self._plan.resumes}
+        entries = self._plan.state(current["epoch"])
+        return {**current, **entries, **self._order(), "resumes": self._plan.resumes}
 
     def load_state_dict(self, state: Position) -> None:
         """Continue at a position from `state_dict`: the next `iter(loader)` yields the rest of that epoch.
 
         Raises:
             ValueError: if the position is incomplete or out of range, or was saved with a different dataset, seed,
-                length or order. For an iterable dataset, ValueError is also raised if the number of workers differs.
+                length or order, or, inside an epoch of an iterable dataset, with another number of workers.
             TypeError: if `state` is not a dict.
         """
         if self.is_iterable:
-            check_stream_position(state, self._about, self._count)
+            self._current = stream_position(state, self._about, self._count, self._outlives, self.dataset)
         else:
             check_position(state, self._order(), self._plan.unit)
-        names = ("epoch", "turn", "workers") if self.is_iterable else ("epoch", self._plan.unit)
-        self._current = {name: state[name] for name in names}
+            self._current = {name: state[name] for name in ("epoch", self._plan.unit)}
         self._resumed = dict(self._current)
-        self._plan.set_epoch(state["epoch"])
-
-    def _smallest(self) -> int:
-        """Return the smallest number of items in the dataset with which an epoch has at least one batch."""
-        size = int(getattr(self.batch_sampler, "batch_size", 1)) if self.drop_last else 1
-        replicas = getattr(self.sampler, "num_replicas", 1)
-        return size * replicas if getattr(self.sampler, "drop_last", False) else (size - 1) * replicas + 1
+        self._plan.resume(state)
 
     def _order(self) -> dict[str, Any]:
         """Return the entries that must be the same in a saved position and in this loader, such as the seed."""
@@ -313,11 +318,12 @@ class DataLoader:
         self._current = position
 
     def _planned(self, epoch: int, start: int) -> Iterator[PlannedTask]:
-        self._check_length()
+        check_unchanged(self.dataset, self._about["dataset"])
         for step in self._plan.steps(epoch, start):
             done = step.position is None
             yield PlannedTask(
-                (epoch, step.indices), {"epoch": epoch + done, self._plan.unit: 0 if done else step.position}
+                (epoch, step.indices, step.places),
+                {"epoch": epoch + done, self._plan.unit: 0 if done else step.position},
             )
 
     def _steps(self, start: int, stop: int | None) -> Iterator[PlannedTask]:
@@ -327,34 +333,32 @@ class DataLoader:
             epoch, number = divmod(step, len(self))
             if self._plan.resumes == "skipping":
                 self._plan.set_epoch(epoch)
-            self._check_length()
+            check_unchanged(self.dataset, self._about["dataset"])
             left = None if stop is None else stop - step
             for planned in itertools.islice(self._plan.steps(epoch, self._plan.position_of(number)), left):
-                yield PlannedTask((epoch, planned.indices), {})
+                yield PlannedTask((epoch, planned.indices, planned.places), {})
                 step += 1
-
-    def _check_length(self) -> None:
-        described = describe(self.dataset)
-        if described != self._about["dataset"]:
-            raise ValueError(
-                f"DataLoader: the dataset has changed since the loader was made; expected {self._about['dataset']}, "
-                f"got {described}. Make a new loader."
-            )
 
     def _read(self, planned: Iterator[PlannedTask], keep: Callable[[Position], None], epoch: int) -> Any:
         """Return an iterator over the planned batches of an epoch, and start the workers that read them."""
-        how = {"batched": self._batched, "gathers": self._gathers, "rows": self._rows}
-        fetcher = MapFetcher(self.dataset, self.collate_fn, **how)  # type: ignore[arg-type]
+        fetcher = MapFetcher(
+            self.dataset, self.collate_fn, batched=self._batched, gathers=self._gathers, seed=self.seed, rows=self._rows
+        )
         workers = self._begin(fetcher, epoch, [None] * self._count)
         return self._taken_over(BatchIterator(workers, self._count, planned, keep, **self._options()))
 
-    def _stream(self, epoch: int, resumed: Position | None, store: Callable[[Position], None]) -> Any:
+    def _stream(self, dataset: Any, epoch: int, resumed: Position | None, store: Callable[[Position], None]) -> Any:
         """Return an iterator over the batches of one pass of an iterable dataset."""
-        fetcher = IterableFetcher(self.dataset, self.collate_fn, batch_size=self.batch_size, drop_last=self.drop_last)
+        fetcher = IterableFetcher(
+            dataset, self.collate_fn, batch_size=self.batch_size, drop_last=self.drop_last, seed=self.seed
+        )
         states = (resumed and resumed["workers"]) or [None] * self._count
         turn = resumed["turn"] if resumed else 0
 
-        def keep(states: Sequence[Any], turn: int) -> None:
+        def keep(states: Sequence[Any], turn: int | None) -> None:
+            if turn is None:  # the end of the pass, which is the start of the next one
+                store({"epoch": epoch + 1, "turn": 0, "workers": states_after(states) if self._outlives else None})
+                return
             warn_of_length(self._about["dataset"], self._reported, sum(state["items"] for state in states if state))
             store({"epoch": epoch, "turn": turn, "workers": list(states)})
 
@@ -362,19 +366,16 @@ class DataLoader:
         workers = self._begin(fetcher, epoch, states)
         return self._taken_over(StreamIterator(workers, states, turn, keep, **self._options()))
 
+    @property
+    def _outlives(self) -> bool:
+        """Whether the datasets that the workers read outlive a pass. New workers have new copies."""
+        return not self.num_workers or self.persistent_workers
+
     def _begin(self, fetcher: Fetcher, epoch: int, states: Sequence[Any]) -> Workers:
         """Return the workers of the loader, new or persistent, after they have begun to read epoch `epoch`."""
         workers = self._kept
         if workers is None:
-            if not self.num_workers:
-                workers = InlineWorkers(fetcher)
-            elif self.multiprocessing_context is None:
-                workers = ThreadWorkers(fetcher, self.num_workers, init_fn=self.worker_init_fn, where="DataLoader")
-            else:
-                context = self.multiprocessing_context
-                workers = ProcessWorkers(
-                    fetcher, self.num_workers, init_fn=self.worker_init_fn, where="DataLoader", context=context
-                )
+            workers = make_workers(fetcher, self.num_workers, self.worker_init_fn, self.multiprocessing_context)
         if self.persistent_workers:
             self._kept = workers
         workers.begin(epoch, int(draw_bits(self.seed, epoch)[()] >> np.uint64(33)), states)  # below 2**31
@@ -395,5 +396,5 @@ class DataLoader:
 
     def _options(self) -> dict[str, Any]:
         depth = max(1, self.prefetch_factor or 0) if self.num_workers else 0
-        persistent, in_order = self.persistent_workers, self.in_order
-        return {"depth": depth, "timeout": self.timeout, "in_order": in_order, "persistent": persistent}
+        options = {"in_order": self.in_order, "persistent": self.persistent_workers, "on_draws": self._warn_of_draws}
+        return {"depth": depth, "timeout": float(self.timeout), **options}

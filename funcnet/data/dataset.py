@@ -9,6 +9,7 @@ pairs). The draws therefore depend on the epoch number and not on how many items
 from __future__ import annotations
 
 import bisect
+import copy
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -16,8 +17,12 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from funcnet.data.checks import require_datasets, require_items, require_iterable, require_unmasked, shown
+from funcnet.data.collate import from_torch, is_torch
 from funcnet.data.gather import check_bounds
-from funcnet.data.parts import at_epoch, joined, read
+from funcnet.data.item_rng import begin_draws_again, draws_so_far, read_each
+from funcnet.data.parts import at_epoch, read, read_parts
+from funcnet.data.sharing import DivisionCheck, is_iterable_dataset
 
 __all__ = [
     "ArrayDataset",
@@ -35,7 +40,8 @@ T_co = TypeVar("T_co", covariant=True)
 class Dataset(Generic[T_co]):
     """Base class of map-style datasets. A subclass defines `__getitem__` and `__len__`.
 
-    The base class is optional: any object with these methods is a dataset.
+    The base class is optional: any object with these methods is a dataset. A subclass that overrides only
+    `__getitem__` does not inherit `__getitems__`, which would bypass the override: it is then None.
 
     Example:
         >>> class Squares(Dataset):
@@ -49,6 +55,11 @@ class Dataset(Generic[T_co]):
     Reference: torch.utils.data.Dataset
     """
 
+    def __init_subclass__(cls, **options: Any):
+        super().__init_subclass__(**options)
+        if "__getitem__" in vars(cls) and "__getitems__" not in vars(cls) and hasattr(cls, "__getitems__"):
+            cls.__getitems__ = None
+
     def __getitem__(self, index: Any) -> T_co:
         raise NotImplementedError(f"{type(self).__name__}: the dataset has no items; expected a method __getitem__.")
 
@@ -59,9 +70,10 @@ class Dataset(Generic[T_co]):
 class IterableDataset(Dataset[T_co]):
     """Base class of datasets that are read by iteration. A subclass defines `__iter__`.
 
-    Each worker of a `DataLoader` iterates over a copy of the dataset. See `get_worker_info`. If the dataset has
-    `state_dict` and `load_state_dict`, a loader uses these methods to continue from a saved position. If the dataset
-    lacks these methods, the loader reads and drops the items before the saved position.
+    Each worker of a `DataLoader` iterates over a copy of the dataset. `__iter__` calls `get_worker_info` to yield the
+    worker's share. With several workers, a dataset that never calls it is refused. If the dataset has `state_dict` and
+    `load_state_dict`, a loader uses these methods to continue from a saved position. If the dataset lacks these
+    methods, the loader reads and drops the items before the saved position.
 
     Example:
         >>> class Count(IterableDataset):
@@ -88,6 +100,7 @@ class TensorDataset(Dataset[tuple[Any, ...]]):
 
     Raises:
         AssertionError: if the arrays differ in length, as in torch.
+        TypeError: if there is no array, or a value is not an array or a list.
 
     Example:
         >>> TensorDataset(np.arange(3), np.array([5, 6, 7]))[1]
@@ -97,6 +110,11 @@ class TensorDataset(Dataset[tuple[Any, ...]]):
     """
 
     def __init__(self, *tensors: Any):
+        if not tensors:
+            raise TypeError("TensorDataset: there is no array; expected at least one, got none.")
+        for place, tensor in enumerate(tensors):
+            if not isinstance(tensor, list):
+                _require_array("TensorDataset", f"array {place}", tensor)
         if any(len(tensor) != len(tensors[0]) for tensor in tensors):
             lengths = [len(tensor) for tensor in tensors]
             raise AssertionError(
@@ -120,7 +138,7 @@ class ArrayDataset(Dataset[dict[str, Any]]):
     """A dataset of named arrays of equal length, like `TensorDataset`, but with dicts as items and batches.
 
     Args:
-        columns: dict from name to array of shape (N, ...).
+        columns: dict from name to array of shape (N, ...). Tensors of torch become NumPy arrays.
 
     Raises:
         ValueError: if the arrays differ in length, or `columns` contains no array.
@@ -139,15 +157,12 @@ class ArrayDataset(Dataset[dict[str, Any]]):
                 f"ArrayDataset: columns must be named; expected a dict of names and arrays, got {got}. Write "
                 "ArrayDataset({'x': array})."
             )
-        unfit = {name: type(column).__name__ for name, column in columns.items() if not hasattr(column, "shape")}
-        if unfit:
-            raise TypeError(
-                f"ArrayDataset: columns are not arrays; expected arrays, got {unfit}. Convert them with np.asarray."
-            )
+        for name, column in columns.items():
+            _require_array("ArrayDataset", f"columns[{name!r}]", column)
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) != 1:
             raise ValueError(f"ArrayDataset: arrays differ in length; expected equal lengths, got {lengths}.")
-        self.columns = dict(columns)
+        self.columns = {name: from_torch(one) if is_torch(one) else one for name, one in columns.items()}
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -173,6 +188,7 @@ class ConcatDataset(Dataset[T_co]):
 
     Raises:
         AssertionError: if no dataset is given, or one of the datasets is an `IterableDataset`, as in torch.
+        TypeError: if `datasets` is not a list, or one of the datasets has no items or no length.
 
     Example:
         >>> ConcatDataset([["a", "b"], ["c"]])[2]
@@ -182,11 +198,13 @@ class ConcatDataset(Dataset[T_co]):
     """
 
     def __init__(self, datasets: Iterable[Any]):
+        require_iterable("ConcatDataset", "datasets", datasets, "a list of datasets")
         self.datasets = list(datasets)
         if not self.datasets:
             raise AssertionError("ConcatDataset: datasets should not be an empty iterable.")
-        if any(isinstance(dataset, IterableDataset) for dataset in self.datasets):
+        if any(map(is_iterable_dataset, self.datasets)):
             raise AssertionError("ConcatDataset does not support IterableDataset. Use ChainDataset.")
+        require_datasets("ConcatDataset", self.datasets)
         self.cumulative_sizes = list(itertools.accumulate(len(dataset) for dataset in self.datasets))
 
     def __len__(self) -> int:
@@ -206,17 +224,17 @@ class ConcatDataset(Dataset[T_co]):
     def __getitems__(self, indices: list[int]) -> Any:
         """Return a list of the items at `indices`, or a complete batch if all datasets return similar batches."""
         places = [self._place(index) for index in indices]
-        parts = sorted({part for part, _ in places})
-        batches = [read(self.datasets[part], [place for own, place in places if own == part]) for part in parts]
-        if len(batches) == 1:
-            return batches[0]
-        order = np.argsort(np.array([part for part, _ in places]), kind="stable")  # the places, grouped by part
-        whole = joined(batches, np.argsort(order, kind="stable"))
-        return [self[index] for index in indices] if whole is None else whole
+        parts = []
+        for part in sorted({part for part, _ in places}):
+            rows = [row for row, (own, _) in enumerate(places) if own == part]
+            parts.append((self.datasets[part], [places[row][1] for row in rows], rows))
+        return read_parts(self, indices, parts)
 
     def at_epoch(self, epoch: int) -> ConcatDataset[T_co]:
         """Return the dataset from which the items of epoch number `epoch` are read."""
-        return ConcatDataset([at_epoch(dataset, epoch) for dataset in self.datasets])
+        new = copy.copy(self)
+        new.datasets = [at_epoch(dataset, epoch) for dataset in self.datasets]
+        return new
 
     def _place(self, index: int) -> tuple[int, int]:
         """Return (number of the dataset that contains item `index` of the concatenation, index of the item in that
@@ -248,12 +266,20 @@ class ChainDataset(IterableDataset[T_co]):
     """
 
     def __init__(self, datasets: Iterable[Any]):
+        require_iterable("ChainDataset", "datasets", datasets, "a list of iterable datasets")
         self.datasets = datasets
 
     def __iter__(self) -> Iterator[T_co]:
         for dataset in self.datasets:
             _check_iterable(dataset)
-            yield from dataset
+            check = DivisionCheck(dataset)
+            with check:
+                iterator = iter(dataset)
+                first = list(itertools.islice(iterator, 1))
+            if first:
+                check.after_first_item()
+            yield from first
+            yield from iterator
 
     def __len__(self) -> int:
         total = 0
@@ -272,6 +298,7 @@ class StackDataset(Dataset[Any]):
 
     Raises:
         ValueError: if both `args` and `kwargs` are given, or neither, or if the lengths of the datasets differ.
+        TypeError: if one of the datasets has no items or no length.
 
     Example:
         >>> StackDataset(image=["a", "b"], label=[0, 1])[1]
@@ -290,6 +317,8 @@ class StackDataset(Dataset[Any]):
             )
         if not args and not kwargs:
             raise ValueError("StackDataset: At least one dataset should be passed.")
+        for name, dataset in (kwargs or {f"dataset {place}": one for place, one in enumerate(args)}).items():
+            require_items("StackDataset", name, dataset)
         self.datasets = args or kwargs
         lengths = [len(dataset) for dataset in self._parts()]
         if len(set(lengths)) != 1:
@@ -303,6 +332,7 @@ class StackDataset(Dataset[Any]):
 
     def __getitems__(self, indices: list[int]) -> Any:
         """Return a list of the items at `indices`, or a complete batch if each dataset returns complete batches."""
+        before = draws_so_far()
         batches = [read(dataset, indices) for dataset in self._parts()]
         for batch in batches:
             if (isinstance(batch, list) or hasattr(batch, "shape")) and len(batch) != len(indices):
@@ -310,18 +340,17 @@ class StackDataset(Dataset[Any]):
                     f"StackDataset: Nested dataset's output size mismatch. Expected {len(indices)}, got {len(batch)}."
                 )
         if not any(isinstance(batch, list) for batch in batches):
-            return self._same(batches)
-        rows = [
-            batch if isinstance(batch, list) else [dataset[index] for index in indices]
-            for batch, dataset in zip(batches, self._parts(), strict=True)
-        ]
-        return [self._same(items) for items in zip(*rows, strict=True)]
+            return self._same([list(batch) if type(batch) is tuple else batch for batch in batches])  # as collated
+        if all(isinstance(batch, list) for batch in batches):
+            return [self._same(items) for items in zip(*batches, strict=True)]
+        begin_draws_again(before)
+        return read_each(self.__getitem__, indices)
 
     def at_epoch(self, epoch: int) -> StackDataset:
         """Return the dataset from which the items of epoch number `epoch` are read."""
-        if isinstance(self.datasets, dict):
-            return StackDataset(**{name: at_epoch(dataset, epoch) for name, dataset in self.datasets.items()})
-        return StackDataset(*(at_epoch(dataset, epoch) for dataset in self.datasets))
+        new = copy.copy(self)
+        new.datasets = self._same([at_epoch(dataset, epoch) for dataset in self._parts()])
+        return new
 
     def _parts(self) -> list[Any]:
         return list(self.datasets.values() if isinstance(self.datasets, dict) else self.datasets)
@@ -332,9 +361,20 @@ class StackDataset(Dataset[Any]):
 
 
 def _check_iterable(dataset: Any) -> None:
-    if not isinstance(dataset, IterableDataset):
+    if not is_iterable_dataset(dataset):
         raise AssertionError(f"ChainDataset only supports IterableDataset, got {type(dataset).__name__}.")
 
 
+def _require_array(where: str, name: str, value: Any) -> None:
+    if not hasattr(value, "shape") or not len(value.shape) or hasattr(value, "iloc"):
+        raise TypeError(
+            f"{where}: {name} is not an array of rows; expected an array with at least one dimension, got "
+            f"{shown(value)}. Convert it with np.asarray."
+        )
+    require_unmasked(where, name, value)
+
+
 def _as_array(tensor: Any) -> Any:
+    if is_torch(tensor):
+        return from_torch(tensor)
     return np.asarray(tensor) if isinstance(tensor, list) else tensor

@@ -8,8 +8,9 @@ from collections.abc import Sized
 import numpy as np
 from numpy.typing import NDArray
 
+from funcnet.data.checks import require_bool, require_int
 from funcnet.data.draws import permute
-from funcnet.data.sampler import OrderedSampler
+from funcnet.data.sampler import OrderedSampler, require_sized
 
 __all__ = ["DistributedSampler"]
 
@@ -31,6 +32,7 @@ class DistributedSampler(OrderedSampler):
 
     Raises:
         ValueError: if `rank` is not in [0, num_replicas).
+        TypeError: if an argument has the wrong type.
 
     Differs from torch: each `iter(sampler)` is the next epoch, so the order changes from epoch to epoch even without
         `set_epoch`.
@@ -55,6 +57,12 @@ class DistributedSampler(OrderedSampler):
             jax = sys.modules.get("jax")  # if JAX is not imported, there is only this process
             num_replicas = (jax.process_count() if jax else 1) if num_replicas is None else num_replicas
             rank = (jax.process_index() if jax else 0) if rank is None else rank
+        require_sized("DistributedSampler", "dataset", dataset)
+        require_int("DistributedSampler", "num_replicas", num_replicas, least=1)
+        require_int("DistributedSampler", "rank", rank)
+        require_int("DistributedSampler", "seed", seed)
+        for name, flag in {"shuffle": shuffle, "drop_last": drop_last}.items():
+            require_bool("DistributedSampler", name, flag)
         if not 0 <= rank < num_replicas:
             raise ValueError(
                 f"DistributedSampler: Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]."

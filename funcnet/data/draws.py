@@ -7,6 +7,8 @@ resumed. The draws also stay the same if a new version of numpy changes its rand
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -35,7 +37,7 @@ def draw_bits(seed: int, *counters: ArrayLike) -> NDArray[np.uint64]:
 
     Reference: Steele, Lea, Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014
     """
-    bits = _mix(np.full((1,), seed % 2**64, np.uint64))
+    bits = _mix(np.full((1,), operator.index(seed) % 2**64, np.uint64))
     for counter in counters:
         bits = _mix(bits ^ _mix(np.atleast_1d(np.asarray(counter)).astype(np.uint64) + GOLDEN))
     shape = np.broadcast_shapes(*(np.shape(counter) for counter in counters))
@@ -79,13 +81,22 @@ def permute(places: ArrayLike, size: int, *, seed: int, epoch: int) -> NDArray[n
     Returns:
         int64 array of the shape of `places`. Different positions give different values.
 
+    Raises:
+        ValueError: if a position is not in [0, size).
+        TypeError: if `seed` is not an integer.
+
     Example:
         >>> sorted(permute(range(10), 10, seed=0, epoch=3).tolist()) == list(range(10))
         True
 
     Reference: Black, Rogaway, Ciphers with Arbitrary Finite Domains, CT-RSA 2002 (cycle walking)
     """
-    values = np.array(places, np.uint64)
+    given = np.asarray(places)
+    if given.size and not (given.min() >= 0 and given.max() < size):
+        raise ValueError(
+            f"permute: a position is out of range; expected 0 to {size - 1}, got {given.min()} to {given.max()}."
+        )
+    values = given.astype(np.uint64)
     bits = max(int(size - 1).bit_length(), SMALLEST_BITS)
     keys = draw_bits(seed, epoch, np.arange(2 * ROUNDS))
     flat = _scramble(values.reshape(-1), bits, keys)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from funcnet.data.describe import describe
-from funcnet.data.sampler import OrderedSampler
+from funcnet.data.plan import is_planned
 
-__all__ = ["EndlessLoader", "passes"]
+__all__ = ["EndlessLoader", "is_inside", "no_batch", "passes"]
 
 
 class EndlessLoader:
@@ -18,18 +18,23 @@ class EndlessLoader:
         self._loader = loader
         self._passes = passes(loader)
         self._epoch: Any = None
+        self._number, self._may_be_empty = loader.state_dict()["epoch"], is_inside(loader.state_dict())
 
     def __iter__(self) -> EndlessLoader:
         return self
 
     def __next__(self) -> Any:
-        for _ in range(2):  # a pass that was resumed at its end has no batch
+        while True:
             if self._epoch is None:
                 self._epoch = next(self._passes)
+                self._number += 1
             for batch in self._epoch:
+                self._may_be_empty = True  # from here on, the end of this pass
                 return batch
             self._epoch = None
-        raise ValueError(f"DataLoader: {describe(self._loader.dataset)} yields no batch; expected at least one.")
+            if not self._may_be_empty:
+                raise no_batch(self._loader, self._number)
+            self._may_be_empty = False
 
     def state_dict(self) -> Any:
         """Return the position of the loader."""
@@ -53,7 +58,7 @@ def passes(loader: Any) -> Iterator[Iterator[Any]]:
         >>> [batch.tolist() for batch in next(epochs)], [batch.tolist() for batch in next(epochs)]
         ([[0, 1], [2]], [[0, 1], [2]])
     """
-    own = [one for one in (loader.sampler, loader.batch_sampler) if hasattr(one, "set_epoch") and not _is_planned(one)]
+    own = [one for one in (loader.sampler, loader.batch_sampler) if hasattr(one, "set_epoch") and not is_planned(one)]
     epoch = loader.state_dict()["epoch"] if own else 0
     while True:
         for sampler in own:
@@ -62,6 +67,16 @@ def passes(loader: Any) -> Iterator[Iterator[Any]]:
         epoch += 1
 
 
-def _is_planned(sampler: Any) -> bool:
-    """Return whether the loader itself chooses the epoch of a sampler."""
-    return hasattr(sampler, "plan") or isinstance(getattr(sampler, "sampler", sampler), OrderedSampler)
+def is_inside(position: Mapping[str, Any]) -> bool:
+    """Return whether a position is not at the start of its epoch, so that the rest of the epoch may have no batch."""
+    workers = position.get("workers") or ()
+    return any(worker and worker["items"] for worker in workers) or any(map(position.get, ("examples", "batches")))
+
+
+def no_batch(loader: Any, epoch: int) -> ValueError:
+    """Return the error of a loader whose epoch number `epoch`, counted from 1, has no batch."""
+    beginning = f"DataLoader: epoch {epoch} of {describe(loader.dataset)} has no batch; expected at least one, got"
+    if epoch > 1:
+        return ValueError(f"{beginning} none, as if it had ended for good. Return a new iterator in each __iter__.")
+    few = f"fewer than {loader.batch_size} items, which drop_last=True omits" if loader.drop_last else "no item"
+    return ValueError(f"{beginning} {few}.")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from funcnet.data.checks import shown
 from funcnet.data.describe import describe
 from funcnet.data.gather import items_of, reader_of
+from funcnet.data.item_rng import Reading, begin_draws_again, read_each
+from funcnet.data.parts import at_epoch
+from funcnet.data.resumable import Cursor
+from funcnet.data.worker import worker_here
 
 __all__ = ["Collate", "IterableFetcher", "MapFetcher", "Rows"]
 
@@ -19,8 +24,8 @@ Rows = Callable[[int], NDArray[np.int64]] | None
 
 
 class MapFetcher:
-    """Reads batches from a map-style dataset. A task is (epoch, indices of the items), or (epoch, index of one item) if
-    items are not batched.
+    """Reads batches from a map-style dataset. A task is (epoch, indices of the items, their places in the epoch), or
+    (epoch, index of one item, a list with its place) if items are not batched.
 
     Args:
         dataset: the dataset.
@@ -31,11 +36,14 @@ class MapFetcher:
             `collate_fn` always receives a list of items.
         rows: function that takes the number n of rows in a batch and returns the rows to read, or None to read all
             rows.
+        seed: seed of `item_rng`.
     """
 
-    def __init__(self, dataset: Any, collate_fn: Collate, *, batched: bool, gathers: bool, rows: Rows = None):
+    def __init__(
+        self, dataset: Any, collate_fn: Collate, *, batched: bool, gathers: bool, seed: int, rows: Rows = None
+    ):
         self.dataset, self.collate_fn, self.batched, self.gathers = dataset, collate_fn, batched, gathers
-        self.rows = rows
+        self.seed, self.rows = seed, rows
         self._opened: tuple[Any, int, Any] | None = None  # (dataset, epoch, its items)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -47,14 +55,25 @@ class MapFetcher:
     def state(self) -> None:
         """Return None, because a task of a map-style dataset does not depend on earlier tasks."""
 
-    def fetch(self, task: tuple[int, Any]) -> Any:
+    def fetch(self, task: tuple[int, Any, Sequence[int]]) -> Any:
         """Read the items of a task from the dataset, and return them as a batch."""
-        epoch, indices = task
+        epoch, indices, places = task
         items = self._items(epoch)
         if not self.batched:
-            return self._collate(self._item(items, indices), [indices])
+            with Reading(self.seed, epoch, places, 0):
+                return self._collate(self._item(items, indices), [indices])
+        if not hasattr(indices, "__iter__"):
+            raise TypeError(
+                f"DataLoader: batch_sampler yields no batch; expected a list of indices, got {shown(indices)}."
+            )
+        indices = indices if hasattr(indices, "__getitem__") else list(indices)
         if self.rows is not None:
-            indices = [indices[position] for position in self.rows(len(indices)).tolist()]
+            chosen = self.rows(len(indices)).tolist()
+            indices, places = [indices[row] for row in chosen], [places[row] for row in chosen]
+        with Reading(self.seed, epoch, places):
+            return self._batch(items, indices)
+
+    def _batch(self, items: Any, indices: Any) -> Any:
         read = reader_of(items)
         if read is not None:
             batch = self._read(read, indices)
@@ -67,14 +86,13 @@ class MapFetcher:
                 return self._collate(batch, indices)
             if self.gathers:
                 return list(batch) if type(batch) is tuple else batch
-        return self._collate([self._item(items, index) for index in indices], indices)
+            begin_draws_again({})
+        return self._collate(read_each(functools.partial(self._item, items), indices), indices)
 
     def _items(self, epoch: int) -> Any:
         opened = self._opened
         if opened is None or opened[0] is not self.dataset or opened[1] != epoch:
-            at_epoch = getattr(self.dataset, "at_epoch", None)
-            items = items_of(self.dataset if at_epoch is None else at_epoch(epoch))
-            opened = self._opened = (self.dataset, epoch, items)
+            opened = self._opened = (self.dataset, epoch, items_of(at_epoch(self.dataset, epoch)))
         return opened[2]
 
     def _item(self, items: Any, index: Any) -> Any:
@@ -120,61 +138,73 @@ class IterableFetcher:
             batched.
         batch_size: number of items per batch, or None for single items.
         drop_last: whether to omit the last batch if it is smaller than `batch_size`.
+        seed: seed of `item_rng`.
     """
 
-    def __init__(self, dataset: Any, collate_fn: Collate, *, batch_size: int | None, drop_last: bool):
+    def __init__(self, dataset: Any, collate_fn: Collate, *, batch_size: int | None, drop_last: bool, seed: int):
         self.dataset, self.collate_fn = dataset, collate_fn
-        self.batch_size, self.drop_last = batch_size, drop_last
-        self._iterator: Iterator[Any] | None = None
-        self._read = 0
+        self.batch_size, self.drop_last, self.seed = batch_size, drop_last, seed
+        self._cursor: Cursor | None = None
+        self._epoch = self._read = 0
+        self._share = (0, 1)  # (number of this worker, number of workers)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_iterator": None}
+        return {**self.__dict__, "_cursor": None}
 
     def begin(self, epoch: int, state: Any) -> None:
         """Begin to iterate over the dataset at the saved position `state`, or at the first item if `state` is None. If
-        `state` does not contain a state of the dataset, the items before the position are read and dropped.
+        `state` does not contain a state of the dataset, the items before the position are read and dropped. The entry
+        "after" is the state of the dataset at the end of the epoch before.
         """
-        if hasattr(self.dataset, "set_epoch"):
-            self.dataset.set_epoch(epoch)
-        self._read, self._iterator = 0, None
-        if state is not None and "dataset" in state:
-            self.dataset.load_state_dict(state["dataset"])
-            self._read = state["items"]
-        self._iterator = iter(self.dataset)
-        if state is not None and "dataset" not in state:
-            skipped = sum(1 for _ in itertools.islice(self._iterator, state["items"]))
-            self._read = skipped
+        if self._cursor is None or self._cursor.source is not self.dataset:
+            self._cursor = Cursor(self.dataset)
+        info = worker_here()
+        self._share = (0, 1) if info is None else (info.id, info.num_workers)
+        self._epoch, self._read = epoch, 0 if state is None else state["items"]
+        if state is None:
+            self._cursor.begin(epoch)
+        elif "after" in state:
+            self._cursor.begin(epoch, after=state["after"])
+        elif state.get("ended"):
+            self._cursor.begin(epoch, {"cursor": "ended", "state": state.get("dataset")})
+        elif "dataset" in state and self._cursor.has_state:
+            self._cursor.begin(epoch, state["dataset"])
+        else:
+            self._cursor.begin(epoch, skip=state["items"])
 
     def state(self) -> dict[str, Any]:
-        """Return a dict with the number of items read, and with the dataset's `state_dict()` if it has this method."""
-        taken: dict[str, Any] = {"items": self._read}
-        if hasattr(self.dataset, "state_dict") and hasattr(self.dataset, "load_state_dict"):
-            taken["dataset"] = self.dataset.state_dict()
-        return taken
+        """Return a dict with the number of items read, with the dataset's `state_dict()` as "dataset" if it has this
+        method, and with "ended" if the dataset has ended.
+        """
+        assert self._cursor is not None
+        items, own = {"items": self._read}, self._cursor.state()
+        if self._cursor.ended:
+            return {**items, "ended": True, **({"dataset": own["state"]} if "state" in own else {})}
+        return {**items, **({"dataset": own} if self._cursor.has_state else {})}
 
     def fetch(self, task: Any) -> Any:
         """Return the next batch. Raise a StopIteration if there is no further batch."""
-        assert self._iterator is not None
-        if self.batch_size is None:
-            items = self._next(self._iterator, 1)
-            if not items:
+        worker, workers = self._share
+        first, count = self._read, self.batch_size or 1
+        places = range(first * workers + worker, (first + count) * workers + worker, workers)
+        with Reading(self.seed, self._epoch, places, 0 if self.batch_size is None else None):
+            items = self._next(count)
+            if not items or (self.drop_last and len(items) < count):
                 raise StopIteration
-            return self._collate(items[0])
-        items = self._next(self._iterator, self.batch_size)
-        if not items or (self.drop_last and len(items) < self.batch_size):
-            raise StopIteration
-        return self._collate(items)
+            return self._collate(items[0] if self.batch_size is None else items)
 
-    def _next(self, iterator: Iterator[Any], count: int) -> list[Any]:
-        items: list[Any] = []
+    def _next(self, count: int) -> list[Any]:
+        """Return the next items, or fewer at the end."""
+        assert self._cursor is not None
+        before = self._cursor.taken
         try:
-            items.extend(itertools.islice(iterator, count))
+            return self._cursor.take(count)
         except Exception as error:
-            error.add_note(f"while reading item {self._read + len(items)} of {describe(self.dataset)}")
+            number = self._read + self._cursor.taken - before
+            error.add_note(f"while reading item {number} of {describe(self.dataset)}")
             raise
-        self._read += len(items)
-        return items
+        finally:
+            self._read += self._cursor.taken - before
 
     def _collate(self, items: Any) -> Any:
         try:

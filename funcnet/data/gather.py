@@ -8,11 +8,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from funcnet.data.arrow_values import column_values
+from funcnet.data.arrow_values import as_tensors, column_values, require_distinct
 from funcnet.data.collate import default_collate, default_convert
 from funcnet.data.joined import Joined
 
 __all__ = ["Arrays", "ArrowTable", "HuggingFace", "Items", "check_bounds", "items_of", "reader_of"]
+
+ROWS = {kind.__getitem__ for kind in (np.ndarray, np.memmap, np.recarray)}  # methods that return plain rows
 
 
 class Items(Protocol):
@@ -25,7 +27,8 @@ def items_of(dataset: Any) -> Items:
     """Return the dataset, or a view of the dataset whose method `__getitems__` reads a complete batch.
 
     Views exist for NumPy arrays and memory maps, JAX arrays, `Joined`, pyarrow tables and the map-style datasets of
-    Hugging Face. The function does not import these libraries. Every other dataset is returned unchanged.
+    Hugging Face. The function does not import these libraries. Every other dataset is returned unchanged, and so are
+    arrays of a class that overrides `__getitem__`, such as masked arrays.
 
     Example:
         >>> items_of(np.arange(5) * 10).__getitems__([3, 0]).tolist()
@@ -34,6 +37,8 @@ def items_of(dataset: Any) -> Items:
         ['a', 'b']
     """
     module, _, _ = type(dataset).__module__.partition(".")
+    if isinstance(dataset, np.ndarray) and type(dataset).__getitem__ not in ROWS:
+        return dataset
     if isinstance(dataset, np.ndarray | Joined) or (module in ("jax", "jaxlib") and hasattr(dataset, "dtype")):
         return Arrays(dataset)
     if module == "pyarrow" and hasattr(dataset, "column_names"):
@@ -81,11 +86,12 @@ class Arrays:
 
 class ArrowTable:
     """A map-style dataset of the rows of an Arrow table. A batch is a dict from the name of a column to an array, or to
-    a list if the values are not numbers. The dtype of the array is that of the column. A batch of numbers with a null
-    is a TypeError.
+    a list if the values are not numbers. The dtype of the array is that of the column. Lists of K numbers become an
+    array (B, K), and tensors (B, ...). A batch with a null is a TypeError.
     """
 
     def __init__(self, table: Any):
+        require_distinct("ArrowTable", table.column_names)
         self.table = table
         self._columns: dict[str, Any] | None = None  # created in the process that reads the rows
 
@@ -97,9 +103,13 @@ class ArrowTable:
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         check_bounds([index], len(self))
-        return {name: values[0] for name, values in self.__getitems__([index]).items()}
+        return {name: values[0] for name, values in self._read([index]).items()}
 
     def __getitems__(self, indices: list[int]) -> dict[str, Any]:
+        return {name: _collated(name, values) for name, values in self._read(indices).items()}
+
+    def _read(self, indices: list[int]) -> dict[str, Any]:
+        """Return the values of rows: an array, or a list if the values are not numbers."""
         rows = check_bounds(indices, len(self))
         if self._columns is None:
             self._columns = {name: _column(self.table.column(name)) for name in self.table.column_names}
@@ -189,48 +199,72 @@ def _column(column: Any) -> Any:
     """Return an Arrow column as an array, without copying, if it has only numbers, no nulls. Return other columns
     unchanged.
     """
-    width, kind = _number(column)
+    kind, width = _number(column.type), getattr(_storage(column.type), "list_size", None)
     if column.null_count or kind is None:
         return column
-    chunks = [chunk for chunk in column.chunks if len(chunk)]
-    if width is None:
-        arrays = [chunk.to_numpy(zero_copy_only=True) for chunk in chunks]
-    else:
-        flat = [chunk.flatten() for chunk in chunks]
-        if any(values.null_count for values in flat):
+    arrays = []
+    for chunk in column.chunks:
+        values = getattr(chunk, "storage", chunk)
+        values = values if width is None else values.flatten()
+        if values.null_count:
             return column
-        arrays = [values.to_numpy(zero_copy_only=True).reshape(-1, width) for values in flat]
-    if len(arrays) == 1:
-        return arrays[0]
-    return Joined(arrays) if arrays else np.zeros((0,) if width is None else (0, width), kind.to_pandas_dtype())
+        flat = values.to_numpy(zero_copy_only=True)
+        arrays.append(flat if width is None else as_tensors(flat.reshape(len(chunk), width), column.type))
+    arrays = [array for array in arrays if len(array)] or arrays[:1]
+    return column if not arrays else arrays[0] if len(arrays) == 1 else Joined(arrays)
 
 
-def _number(column: Any) -> tuple[int | None, Any]:
-    """Return (K or None, type of the numbers) of an Arrow column of numbers, or of lists of K numbers. The type is None
-    for other columns.
+def _storage(kind: Any) -> Any:
+    return getattr(kind, "storage_type", kind)
+
+
+def _number(kind: Any) -> Any:
+    """Return the type of the numbers of a column of numbers, of lists of K numbers, or of tensors. Return None for
+    other columns.
     """
     import pyarrow as pa
 
-    width = column.type.list_size if pa.types.is_fixed_size_list(column.type) else None
-    kind = column.type.value_type if width is not None else column.type
-    return width, kind if pa.types.is_integer(kind) or pa.types.is_floating(kind) else None
+    if isinstance(kind, pa.BaseExtensionType) and not isinstance(kind, pa.FixedShapeTensorType):
+        return None
+    kind = _storage(kind)
+    kind = kind.value_type if pa.types.is_fixed_size_list(kind) else kind
+    return kind if pa.types.is_integer(kind) or pa.types.is_floating(kind) else None
 
 
 def _values(name: str, column: Any, rows: NDArray[np.int64]) -> Any:
-    chosen = column.take(rows)
-    width, kind = _number(column)
-    if kind is None:
-        return default_collate(chosen.to_pylist())
-    values = column_values(chosen.combine_chunks())
-    dtype, odd = np.dtype(kind.to_pandas_dtype()), [*map(_has_null, values)]
-    if any(odd):
-        place = odd.index(True)
+    """Return the values of rows of an Arrow column: an array of numbers, or a list of other values."""
+    values = column_values(column.take(rows).combine_chunks())
+    if values.dtype.kind in "biuf":
+        return values
+    found = [*map(_plain, values)]
+    place = next((place for place, value in enumerate(found) if _has_null(value)), None)
+    if place is not None:
+        kind = _number(column.type)
+        expected = "a value" if kind is None else f"numbers, {np.dtype(kind.to_pandas_dtype())},"
         raise TypeError(
-            f"column {name!r} has a null in row {rows[place]}; expected numbers, {dtype}, in every row of a batch, got "
-            f"{chosen[place].as_py()}. Fill the nulls with `pyarrow.compute.fill_null`, or drop these rows."
+            f"column {name!r} has a null in row {rows[place]}; expected {expected} in every row of a batch, got "
+            f"{column[rows[place]].as_py()!r:.60}. Fill the nulls with `pyarrow.compute.fill_null`, or drop these rows."
         )
-    return values if width is None else np.stack([*values])
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with lists in the place of arrays of objects."""
+    is_list = isinstance(value, np.ndarray) and value.dtype.kind == "O"
+    return [*map(_plain, value)] if is_list else value
 
 
 def _has_null(value: Any) -> bool:
-    return value is None or (isinstance(value, np.ndarray) and value.dtype.kind == "O")
+    if isinstance(value, dict | list | tuple):
+        return any(map(_has_null, value.values() if isinstance(value, dict) else value))
+    return value is None
+
+
+def _collated(name: str, values: Any) -> Any:
+    if isinstance(values, np.ndarray):
+        return values
+    try:
+        return default_collate(values)
+    except (TypeError, RuntimeError, ValueError) as error:
+        error.add_note(f"in column {name!r}")
+        raise

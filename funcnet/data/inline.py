@@ -14,6 +14,8 @@ __all__ = ["InlineWorkers"]
 class InlineWorkers:
     """Implements the interface `Workers` for a loader whose batches are read by the calling thread."""
 
+    shares_generators = False  # there is no other thread
+
     def __init__(self, fetcher: Fetcher):
         self._fetcher = fetcher
         self._tasks: deque[tuple[int, Any]] = deque()
@@ -33,7 +35,7 @@ class InlineWorkers:
         try:
             return TaskResult(number, 0, self._fetcher.fetch(task), self._fetcher.state())
         except StopIteration:
-            return TaskResult(number, 0, ended=True)
+            return TaskResult(number, 0, state=self._fetcher.state(), ended=True)
         except Exception as error:
             return TaskResult(number, 0, error=error)
 

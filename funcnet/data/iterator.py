@@ -5,9 +5,11 @@ Workers read the batches in advance, or the calling thread reads them on demand.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from funcnet.data.global_draws import DrawsWarning, generator_states, used_generators
 from funcnet.data.worker import TaskResult, Workers
 
 __all__ = ["BatchIterator", "PlannedTask", "Position", "StreamIterator"]
@@ -27,11 +29,22 @@ class _Ahead:
     """Base class of `BatchIterator` and `StreamIterator`, which waits for the results of workers and ends the workers.
 
     `depth` is the number of tasks that each worker receives in advance. If `depth` is 0, a worker receives a task only
-    when the batch is requested.
+    when the batch is requested. `on_draws` is called with the names of global random generators from which a worker
+    drew.
     """
 
-    def __init__(self, workers: Workers, count: int, depth: int, *, timeout: float, in_order: bool, persistent: bool):
-        self._workers, self._count, self._depth = workers, count, depth
+    def __init__(
+        self,
+        workers: Workers,
+        count: int,
+        depth: int,
+        *,
+        timeout: float,
+        in_order: bool,
+        persistent: bool,
+        on_draws: DrawsWarning,
+    ):
+        self._workers, self._count, self._depth, self._on_draws = workers, count, depth, on_draws
         self._timeout, self._in_order, self._persistent = timeout, in_order, persistent
         self._ready: dict[int, TaskResult] = {}
         self._sent = 0  # number of tasks given to workers
@@ -66,6 +79,11 @@ class _Ahead:
 
     def _receive(self) -> TaskResult:
         """Return the result of the next task in order, or the first result that arrives if `in_order` is False."""
+        before = None
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and self._workers.shares_generators and self._on_draws.left > 0:
+            self._on_draws.left -= 1
+            before = generator_states()  # while the main thread waits, only workers draw
         while True:
             if self._in_order and self._due in self._ready:
                 outcome = self._ready.pop(self._due)
@@ -76,6 +94,9 @@ class _Ahead:
             self._ready[outcome.number] = outcome
         self._due += 1
         self._outstanding -= 1
+        drew_from = outcome.drew_from if before is None else used_generators(before)
+        if drew_from:
+            self._on_draws(drew_from)
         return outcome
 
     def _wait(self) -> TaskResult:
@@ -132,14 +153,18 @@ class BatchIterator(_Ahead):
 
 
 class StreamIterator(_Ahead):
-    """Reads an iterable dataset with workers, which yield batches in turn. Each worker has a copy of the dataset."""
+    """Reads an iterable dataset with workers, which yield batches in turn. Each worker has a copy of the dataset.
+
+    `keep(states, turn)` is called after each batch with the states of the workers and the worker of the next batch, or
+    None at the end of the pass.
+    """
 
     def __init__(
         self,
         workers: Workers,
         states: Sequence[Any],
         turn: int,
-        keep: Callable[[Sequence[Any], int], None],
+        keep: Callable[[Sequence[Any], int | None], None],
         depth: int,
         **options: Any,
     ):
@@ -153,12 +178,13 @@ class StreamIterator(_Ahead):
         while not self._ended:
             self._fill(max(1, self._depth))
             if not self._outstanding:
+                self._keep(self._states, None)
                 break
             outcome = self._receive()
             worker = outcome.worker
             if outcome.ended:
                 self._active[worker] = False
-                self._states[worker] = {**(self._states[worker] or {"items": 0}), "ended": True}
+                self._states[worker] = outcome.state
                 continue
             self._fill(self._depth)
             if outcome.error is not None:

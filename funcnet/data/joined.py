@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from funcnet.data.checks import require_iterable, require_unmasked, shown
+
 __all__ = ["Joined"]
 
 
@@ -22,7 +24,8 @@ class Joined:
         dtype: common dtype of the arrays.
 
     Raises:
-        ValueError: if there is no array, or the arrays differ in dtype.
+        ValueError: if there is no array, or the arrays differ in dtype or in a dimension other than the first.
+        TypeError: if `arrays` is not a list of arrays with at least one dimension.
 
     Example:
         >>> joined = Joined([np.array([5, 6]), np.array([], np.int64), np.array([7])])
@@ -31,11 +34,22 @@ class Joined:
     """
 
     def __init__(self, arrays: Sequence[NDArray[Any]]):
+        require_iterable("Joined", "arrays", arrays, "a list of arrays")
+        wrong = [one for one in arrays if not hasattr(one, "dtype") or not getattr(one, "ndim", 0)]
+        if wrong:
+            raise TypeError(f"Joined: arrays has no rows; expected arrays (N, …), got {shown(wrong[0])}.")
+        for place, array in enumerate(arrays):
+            require_unmasked("Joined", f"array {place}", array)
         types = sorted({str(array.dtype) for array in arrays})
         if len(types) != 1:
             got = ", ".join(types) or "no array"
             raise ValueError(
                 f"Joined: the arrays have different dtypes; expected the same dtype for all arrays, got {got}."
+            )
+        shapes = sorted({array.shape[1:] for array in arrays})
+        if len(shapes) > 1:
+            raise ValueError(
+                f"Joined: the arrays have different shapes; expected rows of one shape, got rows of shapes {shapes}."
             )
         self.arrays = tuple(arrays)
         self.dtype = arrays[0].dtype
@@ -44,13 +58,14 @@ class Joined:
     def __len__(self) -> int:
         return int(self._ends[-1])
 
-    def __getitem__(self, indices: NDArray[np.int64]) -> NDArray[Any]:
-        """Return the entries at `indices`, an integer array of any shape with values in [0, len).
+    def __getitem__(self, indices: NDArray[np.int64] | int) -> NDArray[Any]:
+        """Return the entries at `indices`, an integer or an integer array of any shape, with values in [0, len).
 
         The result has the shape of `indices`, followed by the remaining dimensions of the arrays.
         """
         if len(self.arrays) == 1:
             return self.arrays[0][indices]
+        indices = np.asarray(indices)
         which = np.searchsorted(self._ends, indices, "right")
         out = np.empty(np.shape(indices) + self.arrays[0].shape[1:], self.dtype)
         for number in np.unique(which).tolist():

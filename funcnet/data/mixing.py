@@ -21,10 +21,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from funcnet.data.checks import require_bool, require_datasets, require_int, require_iterable, require_numbers
 from funcnet.data.dataset import Dataset
 from funcnet.data.draws import draw_bits, permute
 from funcnet.data.gather import Items, items_of
+from funcnet.data.parts import at_epoch, read_parts
 from funcnet.data.resumable import Cursor, ResumableDataset
+from funcnet.data.sharing import own_copy
+from funcnet.data.worker import worker_here
 
 __all__ = ["MixedDataset", "MixedIterableDataset", "Proportions"]
 
@@ -139,6 +143,7 @@ class MixedDataset(Dataset[Any]):
     Raises:
         ValueError: if a dataset is empty, `length` is below 1, the numbers of weights and datasets differ, or a weight
             is invalid (see `Proportions`).
+        TypeError: if a dataset is not map-style, or another argument has the wrong type.
 
     Differs from torch: torch mixes by weight with `WeightedRandomSampler` over a `ConcatDataset`. With this
     sampler, the shares vary randomly, and items are drawn with replacement.
@@ -158,7 +163,11 @@ class MixedDataset(Dataset[Any]):
         shuffle: bool = True,
         length: int | None = None,
     ):
+        require_datasets("MixedDataset", datasets)
         _check_sources("MixedDataset", datasets, weights)
+        require_int("MixedDataset", "seed", seed)
+        require_bool("MixedDataset", "shuffle", shuffle)
+        length = None if length is None else require_int("MixedDataset", "length", length)
         lengths = [len(dataset) for dataset in datasets]
         if min(lengths) < 1 or (length is not None and length < 1):
             raise ValueError(
@@ -167,7 +176,7 @@ class MixedDataset(Dataset[Any]):
             )
         self.datasets, self.seed, self.shuffle = tuple(datasets), seed, shuffle
         self._views = tuple(items_of(dataset) for dataset in datasets)
-        self.length = sum(lengths) if length is None else int(length)
+        self.length = sum(lengths) if length is None else length
         self.proportions = Proportions(weights, seed=seed)
         self._lengths = np.array(lengths, np.int64)
         self._start = 0
@@ -176,8 +185,8 @@ class MixedDataset(Dataset[Any]):
         return self.length
 
     def __getitem__(self, index: int) -> Any:
-        (item,) = self._items(*self.locate(self._checked([index])))
-        return item
+        numbers, rounds, items = (part.item() for part in self.locate(self._checked([index])))
+        return self._source(numbers, rounds)[items]
 
     def __getitems__(self, indices: Sequence[int]) -> Any:
         """Return the batch of some indices, or the list of their items if the sources do not return batches.
@@ -189,19 +198,9 @@ class MixedDataset(Dataset[Any]):
         numbers, rounds, items = self.locate(self._checked(indices))
         parts = []
         for number, round_ in np.unique(np.stack([numbers, rounds], 1), axis=0).tolist():
-            where = np.flatnonzero((numbers == number) & (rounds == round_))
-            source, chosen = self._source(number, round_), items[where].tolist()
-            read = getattr(source, "__getitems__", None)
-            parts.append((where, [source[item] for item in chosen] if read is None else read(chosen)))
-        if not any(isinstance(part, list) for _, part in parts):
-            try:
-                return _merge(parts, len(numbers))
-            except _UnequalBatches:
-                pass
-        if all(isinstance(part, list) for _, part in parts):
-            found = {place: item for where, part in parts for place, item in zip(where.tolist(), part, strict=True)}
-            return [found[place] for place in range(len(numbers))]
-        return self._items(numbers, rounds, items)
+            rows = np.flatnonzero((numbers == number) & (rounds == round_))
+            parts.append((self._source(number, round_), items[rows].tolist(), rows.tolist()))
+        return read_parts(self, list(indices), parts)
 
     def at_epoch(self, epoch: int) -> MixedDataset:
         """Return the dataset of one epoch, which continues the endless mixture at position `epoch * len(self)`."""
@@ -239,13 +238,9 @@ class MixedDataset(Dataset[Any]):
             )
         return np.asarray(indices, np.int64) % self.length
 
-    def _items(self, *located: NDArray[np.int64]) -> list[Any]:
-        rows = zip(*(part.tolist() for part in located), strict=True)
-        return [self._source(number, round_)[item] for number, round_, item in rows]
-
     def _source(self, number: int, round_: int) -> Items:
-        dataset = self.datasets[number]
-        return items_of(dataset.at_epoch(round_)) if hasattr(dataset, "at_epoch") else self._views[number]
+        dataset = at_epoch(self.datasets[number], round_)
+        return self._views[number] if dataset is self.datasets[number] else items_of(dataset)
 
 
 class MixedIterableDataset(ResumableDataset):
@@ -266,9 +261,10 @@ class MixedIterableDataset(ResumableDataset):
     Raises:
         ValueError: if the numbers of weights and datasets differ, a weight is invalid, or the strategy is unknown.
             ValueError is also raised while iterating if a source has no items.
+        TypeError: if a dataset cannot be iterated over, or another argument has the wrong type.
 
     Example:
-        >>> mixed = MixedIterableDataset(["abc", "d"], [3, 1], stopping_strategy="all_exhausted", seed=2)
+        >>> mixed = MixedIterableDataset([["a", "b", "c"], ["d"]], [3, 1], stopping_strategy="all_exhausted", seed=2)
         >>> "".join(mixed)
         'adbca'
 
@@ -284,7 +280,11 @@ class MixedIterableDataset(ResumableDataset):
         stopping_strategy: Literal["never", "first_exhausted", "all_exhausted"] = "never",
     ):
         super().__init__()
+        require_iterable("MixedIterableDataset", "datasets", datasets, "a list of iterable datasets")
+        for place, dataset in enumerate(datasets):
+            require_iterable("MixedIterableDataset", f"datasets[{place}]", dataset, "an iterable dataset")
         _check_sources("MixedIterableDataset", datasets, weights)
+        require_int("MixedIterableDataset", "seed", seed)
         if stopping_strategy not in ("never", "first_exhausted", "all_exhausted"):
             raise ValueError(
                 "MixedIterableDataset: the stopping strategy is unknown; expected 'never', 'first_exhausted' or "
@@ -297,7 +297,7 @@ class MixedIterableDataset(ResumableDataset):
     def __copy__(self) -> MixedIterableDataset:
         """Return a copy of the mixture with copies of the sources, so that each worker thread has its own positions."""
         new = object.__new__(type(self))
-        new.__dict__.update(self.__dict__, datasets=tuple(copy.copy(dataset) for dataset in self.datasets), _cursors=[])
+        new.__dict__.update(self.__dict__, datasets=tuple(own_copy(dataset) for dataset in self.datasets), _cursors=[])
         return new
 
     def __iter__(self) -> Iterator[Any]:
@@ -329,10 +329,7 @@ class MixedIterableDataset(ResumableDataset):
                     cursors[number].begin(_epoch_of(epoch, rounds[number]))
                     item = cursors[number].take(1)
                     if not item:
-                        raise ValueError(
-                            f"MixedIterableDataset: source {number} has no items; expected at least one item in each "
-                            "pass, got none. An iterator can be read only once; use an iterable dataset."
-                        )
+                        raise _no_items(number, self.datasets[number])
                 state["position"] += 1
                 yield item[0]
 
@@ -354,11 +351,8 @@ class MixedIterableDataset(ResumableDataset):
         super().load_state_dict(state)
 
 
-class _UnequalBatches(Exception):
-    """Raised if batches of different sources cannot be merged."""
-
-
 def _check_sources(where: str, datasets: Sequence[Any], weights: Sequence[float]) -> None:
+    require_numbers(where, "weights", weights)
     if len(datasets) != len(weights):
         raise ValueError(
             f"{where}: datasets and weights differ in number; expected one weight per dataset, got {len(datasets)} "
@@ -366,30 +360,18 @@ def _check_sources(where: str, datasets: Sequence[Any], weights: Sequence[float]
         )
 
 
+def _no_items(number: int, source: Any) -> ValueError:
+    info = worker_here()
+    where, advice = "", "An iterator can be read only once; use an iterable dataset."
+    if info is not None and info.num_workers > 1:
+        where = f" for worker {info.id} of {info.num_workers}"
+        advice = f"Each worker reads its own share of a source; pass num_workers=1, or add files. {advice}"
+    return ValueError(
+        f"MixedIterableDataset: source {number} has no items{where}; expected at least one item in each pass over the "
+        f"{type(source).__name__}, got none. {advice}"
+    )
+
+
 def _epoch_of(epoch: int, round_: int) -> int:
     """Return the epoch number that a source gets for its pass `round_` in epoch `epoch` of the mixture."""
     return epoch + (round_ << 20)
-
-
-def _merge(parts: Sequence[tuple[NDArray[np.int64], Any]], size: int) -> Any:
-    """Merge parts (where, batch) into one batch of `size` items. Item `where[i]` of the result is row i of `batch`."""
-    first = parts[0][1]
-    if any(type(part) is not type(first) for _, part in parts):
-        raise _UnequalBatches
-    if isinstance(first, Mapping):
-        if any(part.keys() != first.keys() for _, part in parts):
-            raise _UnequalBatches
-        return {key: _merge([(where, part[key]) for where, part in parts], size) for key in first}
-    if isinstance(first, tuple | list):
-        if any(len(part) != len(first) for _, part in parts):
-            raise _UnequalBatches
-        values = [_merge([(where, part[k]) for where, part in parts], size) for k in range(len(first))]
-        return type(first)(*values) if hasattr(first, "_fields") else type(first)(values)
-    if not isinstance(first, np.ndarray) or any(
-        part.dtype != first.dtype or part.shape[1:] != first.shape[1:] for _, part in parts
-    ):
-        raise _UnequalBatches
-    out = np.empty((size, *first.shape[1:]), first.dtype)
-    for where, part in parts:
-        out[where] = part
-    return out

@@ -6,12 +6,24 @@ together have read, so the position does not depend on the number of processes o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
 
 from funcnet.data.sampler import BatchSampler, OrderedSampler
 
-__all__ = ["BatchPlan", "IteratedPlan", "OrderedBatches", "OrderedPlan", "PlannedBatches", "Step", "make_plan"]
+__all__ = [
+    "BatchPlan",
+    "IteratedPlan",
+    "OrderedBatches",
+    "OrderedPlan",
+    "PlannedBatches",
+    "Step",
+    "is_planned",
+    "make_plan",
+    "smallest_size",
+]
 
 CHUNK = 4096  # positions whose order is computed at once
 
@@ -22,10 +34,12 @@ class Step(NamedTuple):
     Attributes:
         indices: list of the indices of the items, or the index of one item if items are not batched.
         position: position in the epoch after the batch, or None if the batch is known to be the last of the epoch.
+        places: an integer for each item, which no other item of the epoch has. Places do not depend on workers.
     """
 
     indices: Any
     position: int | None
+    places: range
 
 
 class BatchPlan(Protocol):
@@ -66,6 +80,12 @@ class BatchPlan(Protocol):
 
     def set_epoch(self, epoch: int) -> None:
         """Make `epoch` the next epoch."""
+
+    def state(self, epoch: int) -> dict[str, int]:
+        """Return further entries of a position in an epoch."""
+
+    def resume(self, position: Mapping[str, Any]) -> None:
+        """Make the epoch of a saved position the next one."""
 
 
 @runtime_checkable
@@ -125,7 +145,9 @@ class OrderedPlan:
             if place == 0:
                 part = sampler.part(epoch, position, number * size, min((number + together) * size, share))
             after = None if number == count - 1 else position + (number + 1) * size * sampler.num_replicas
-            yield Step(part[place : place + size] if self.batch_size else part[place], after)
+            first, stride = position + number * size * sampler.num_replicas + sampler.rank, sampler.num_replicas
+            indices = part[place : place + size] if self.batch_size else part[place]
+            yield Step(indices, after, range(first, first + size * stride, stride))
 
     def position_of(self, number: int) -> int:
         return number * (self.batch_size or 1) * self.sampler.num_replicas
@@ -135,6 +157,12 @@ class OrderedPlan:
 
     def set_epoch(self, epoch: int) -> None:
         self.sampler.set_epoch(epoch)
+
+    def state(self, epoch: int) -> dict[str, int]:
+        return {}
+
+    def resume(self, position: Mapping[str, Any]) -> None:
+        self.set_epoch(position["epoch"])
 
 
 class PlannedBatches:
@@ -168,7 +196,7 @@ class PlannedBatches:
     def steps(self, epoch: int, position: int = 0) -> Iterator[Step]:
         planned = self.batches.plan(epoch)
         for number in range(position, len(planned)):
-            yield Step(planned[number], None if number == len(planned) - 1 else number + 1)
+            yield Step(planned[number], None if number == len(planned) - 1 else number + 1, _places(number))
 
     def position_of(self, number: int) -> int:
         return number
@@ -180,10 +208,19 @@ class PlannedBatches:
     def set_epoch(self, epoch: int) -> None:
         self.batches.epoch = epoch
 
+    def state(self, epoch: int) -> dict[str, int]:
+        return {}
+
+    def resume(self, position: Mapping[str, Any]) -> None:
+        self.set_epoch(position["epoch"])
+
 
 class IteratedPlan:
     """A plan with the batches or indices that a user's sampler yields. When a run is resumed, the plan skips the
     batches before the saved position.
+
+    A sampler may count its epochs itself, or have the attribute `epoch` that only `set_epoch` changes, as in torch. So
+    a position contains the value of this attribute at the start of the pass.
     """
 
     unit = "batches"
@@ -194,6 +231,7 @@ class IteratedPlan:
     def __init__(self, sampler: Iterable[Any]):
         self.sampler = sampler
         self.epoch = 0
+        self._begun: tuple[int, int | None] | None = None  # the newest pass, and the sampler's own epoch at its start
 
     @property
     def name(self) -> str:
@@ -205,25 +243,84 @@ class IteratedPlan:
     def steps(self, epoch: int, position: int = 0) -> Iterator[Step]:
         for number, indices in enumerate(self.sampler):
             if number >= position:
-                yield Step(indices, number + 1)
+                yield Step(indices, number + 1, _places(number))
 
     def position_of(self, number: int) -> int:
         return number
 
     def next_epoch(self) -> int:
+        self._begun = self.epoch, self._own_epoch()
         self.epoch += 1
         return self.epoch - 1
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
+        self._tell(epoch)
+
+    def state(self, epoch: int) -> dict[str, int]:
+        is_begun = self._begun is not None and self._begun[0] == epoch
+        own = self._begun[1] if self._begun is not None and is_begun else self._own_epoch()
+        return {} if own is None else {"sampler_epoch": own}
+
+    def resume(self, position: Mapping[str, Any]) -> None:
+        self.epoch = position["epoch"]
+        self._tell(position.get("sampler_epoch", self.epoch))
+
+    def _tell(self, epoch: int) -> None:
         if hasattr(self.sampler, "set_epoch"):
             self.sampler.set_epoch(epoch)
+
+    def _own_epoch(self) -> int | None:
+        own = getattr(getattr(self.sampler, "sampler", self.sampler), "epoch", None)
+        return int(own) if isinstance(own, int | np.integer) and not isinstance(own, bool) else None
+
+
+def _places(number: int) -> range:
+    """Return the places of the items of batch `number`, which may have 2**32 items."""
+    return range(number << 32, (number + 1) << 32)
+
+
+def is_planned(sampler: Any) -> bool:
+    """Return whether the indices of a sampler are a function of the epoch that the loader may compute without it.
+
+    They are not if a subclass overrides how the sampler is iterated over.
+
+    Example:
+        >>> from funcnet.data import SequentialSampler
+        >>> class Backwards(SequentialSampler):
+        ...     def __iter__(self):
+        ...         return iter(range(self.size)[::-1])
+        >>> is_planned(SequentialSampler(range(3))), is_planned(Backwards(range(3)))
+        (True, False)
+    """
+    if type(sampler) is BatchSampler:
+        return is_planned(sampler.sampler)
+    if not isinstance(sampler, OrderedSampler | OrderedBatches):
+        return False
+    iterates, plans = {"__iter__", "__len__"}, {"plan", "order", "part", "share", "size"}
+    home = next(kind for kind in type(sampler).__mro__ if (iterates | plans) & vars(kind).keys())
+    return bool(plans & vars(home).keys())
 
 
 def make_plan(sampler: Iterable[Any], batch_sampler: Iterable[Any] | None) -> BatchPlan:
     """Return the plan with the batches of `batch_sampler`, or with the single indices of `sampler` if that is None."""
     if batch_sampler is None:
-        return OrderedPlan(sampler, None, False) if isinstance(sampler, OrderedSampler) else IteratedPlan(sampler)
-    if type(batch_sampler) is BatchSampler and isinstance(batch_sampler.sampler, OrderedSampler):
-        return OrderedPlan(batch_sampler.sampler, batch_sampler.batch_size, batch_sampler.drop_last)
-    return PlannedBatches(batch_sampler) if isinstance(batch_sampler, OrderedBatches) else IteratedPlan(batch_sampler)
+        is_ordered = isinstance(sampler, OrderedSampler) and is_planned(sampler)
+        return OrderedPlan(sampler, None, False) if is_ordered else IteratedPlan(sampler)  # type: ignore[arg-type]
+    if not is_planned(batch_sampler):
+        return IteratedPlan(batch_sampler)
+    if type(batch_sampler) is BatchSampler:
+        return OrderedPlan(batch_sampler.sampler, batch_sampler.batch_size, batch_sampler.drop_last)  # type: ignore[arg-type]
+    return PlannedBatches(batch_sampler)  # type: ignore[arg-type]
+
+
+def smallest_size(sampler: Any, batch_sampler: Any, drop_last: bool) -> int:
+    """Return the smallest number of items in a dataset with which an epoch has at least one batch.
+
+    Example:
+        >>> smallest_size(None, BatchSampler(range(9), 4, True), drop_last=True)
+        4
+    """
+    size = int(getattr(batch_sampler, "batch_size", 1)) if drop_last else 1
+    replicas = getattr(sampler, "num_replicas", 1)
+    return size * replicas if getattr(sampler, "drop_last", False) else (size - 1) * replicas + 1

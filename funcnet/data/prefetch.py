@@ -9,6 +9,8 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
+from funcnet.data.checks import require_function, require_int, require_iterable
+
 __all__ = ["Prefetcher"]
 
 Item = TypeVar("Item")
@@ -32,6 +34,7 @@ class Prefetcher(Generic[Item]):
 
     Raises:
         ValueError: if `depth` is below 1.
+        TypeError: if an argument has the wrong type.
         Exception: any exception of `batches`, `transfer` or `position`. The iterator raises this exception instead of
             yielding the batch. After an exception, and after `close`, the iterator is exhausted.
 
@@ -49,8 +52,10 @@ class Prefetcher(Generic[Item]):
         depth: int = 2,
         position: Callable[[], Any] | None = None,
     ):
-        if depth < 1:
-            raise ValueError(f"Prefetcher: depth is too small; expected at least 1, got {depth}.")
+        require_iterable("Prefetcher", "batches", batches, "an iterable of batches")
+        require_int("Prefetcher", "depth", depth, least=1)
+        require_function("Prefetcher", "transfer", transfer)
+        require_function("Prefetcher", "position", position)
         self._queue: queue.Queue[tuple[str, Any, Any]] = queue.Queue(depth)
         self._position = None if position is None else position()
         self._stop = threading.Event()

@@ -29,7 +29,10 @@ from typing import Any
 import numpy as np
 
 from funcnet.data.describe import describe
+from funcnet.data.global_draws import WATCHED, generator_states, used_generators
 from funcnet.data.shared_memory import Receiver, Sender
+from funcnet.data.sharing import unshare_epochs
+from funcnet.data.torch_worker_info import answer_torch
 from funcnet.data.worker import Fetcher, InitFn, TaskResult, WorkerInfo, work
 
 __all__ = ["ProcessWorkers"]
@@ -53,6 +56,8 @@ class ProcessWorkers:
     Raises:
         TypeError: if the dataset, or another part of the fetcher, cannot be pickled.
     """
+
+    shares_generators = False
 
     def __init__(self, fetcher: Fetcher, count: int, *, init_fn: InitFn | None, where: str, context: Any):
         self._where = where
@@ -249,6 +254,7 @@ def _run(packed: _Packed, pipe: Connection, number: int, count: int) -> None:
     threading.Thread(target=_receive, args=(pipe, sender, tasks, newest), daemon=True).start()
     fetcher: Any = None
     problem: BaseException | None = None
+    configured, watched = False, 0
     while True:
         kind, current, content = tasks.get()
         if kind == "stop":
@@ -256,23 +262,30 @@ def _run(packed: _Packed, pipe: Connection, number: int, count: int) -> None:
         if kind == "begin":
             epoch, seed, state = content
             try:
+                answer_torch()
                 if fetcher is None:
                     opened, init_fn = packed.open()
-                    _set_info(number, count, seed, opened)
+                    unshare_epochs(opened.dataset)
+                    configured = init_fn is not None
+                    _set_info(WorkerInfo(number, count, seed, opened.dataset, is_configured=configured))
                     if init_fn is not None:
                         init_fn(number)
                     fetcher = opened
                 else:
-                    _set_info(number, count, seed, fetcher)
+                    _set_info(WorkerInfo(number, count, seed, fetcher.dataset, is_configured=configured))
                 problem = None
                 fetcher.begin(epoch, state)
             except Exception as error:
                 error.add_note(f"in worker {number} of DataLoader, {'in a new pass' if fetcher else 'at its start'}")
                 problem = error
         elif current == newest[0]:
-            outcome = (
-                work(fetcher, number, *content) if problem is None else TaskResult(content[0], number, error=problem)
-            )
+            if problem is not None:
+                outcome = TaskResult(content[0], number, error=problem)
+            else:
+                before = generator_states() if watched < WATCHED else None
+                watched += 1
+                outcome = work(fetcher, number, *content)
+                outcome.drew_from = () if before is None else used_generators(before)
             _reply(sender, current, outcome)
 
 
@@ -291,15 +304,15 @@ def _receive(pipe: Connection, sender: Sender, tasks: queue.SimpleQueue[Any], ne
         os._exit(1)  # the parent has died
 
 
-def _set_info(number: int, count: int, seed: int, fetcher: Fetcher) -> None:
+def _set_info(info: WorkerInfo) -> None:
     """Set what `get_worker_info` returns in this process, and seed the global random generators, as torch does."""
     process: Any = multiprocessing.process.current_process()
-    process.worker_info = WorkerInfo(number, count, seed, fetcher.dataset)
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002  datasets written for torch use this generator
+    process.worker_info = info
+    random.seed(info.seed)
+    np.random.seed(info.seed % 2**32)  # noqa: NPY002  datasets written for torch use this generator
     torch = sys.modules.get("torch")
     if torch is not None:
-        torch.manual_seed(seed)
+        torch.manual_seed(info.seed)
 
 
 def _reply(sender: Sender, current: int, outcome: TaskResult) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from funcnet.data.dataset import IterableDataset
+from funcnet.data.item_rng import aside, read_next
+from funcnet.data.sharing import DivisionCheck, follows_epochs, has_own_state, own_copy, share_of
 
 __all__ = ["Cursor", "ResumableDataset"]
 
@@ -98,10 +101,18 @@ class Cursor:
     saved.
 
     If the source has `state_dict` and `load_state_dict`, the saved position is the state of the source. Otherwise, it
-    is the number of items read so far, and a resumed cursor reads and drops that many items.
+    is the number of items read so far, and a resumed cursor reads and drops that many items. When the source has ended,
+    the position says so, because a source may set back its own state at its end, as the start of its next epoch.
+
+    In a worker of a loader, the cursor reads the worker's share of the source.
 
     Args:
         source: any iterable that can be iterated over repeatedly.
+
+    Attributes:
+        has_state: whether the source has a state of its own.
+        ended: whether the source has ended.
+        taken: number of items read or dropped since the epoch began, or since the position at which it began.
 
     Example:
         >>> cursor = Cursor("abc")
@@ -109,34 +120,126 @@ class Cursor:
         >>> cursor.take(2), cursor.state()
         (['a', 'b'], {'skip': 2})
         >>> cursor.begin(0, {"skip": 2})
-        >>> cursor.take(2)
-        ['c']
+        >>> cursor.take(2), cursor.state()
+        (['c'], {'cursor': 'ended'})
     """
 
     def __init__(self, source: Iterable[Any]):
         self.source = source
-        self._own_state = hasattr(source, "state_dict") and hasattr(source, "load_state_dict")
+        self.has_state = has_own_state(source)
+        self.ended = False
+        self._share: Any = source
         self._iterator: Iterator[Any] = iter(())
-        self._taken = 0
+        self.taken = 0
+        self._asks = False  # the source has been seen to ask which worker reads it
 
-    def begin(self, epoch: int, state: Any = None) -> None:
-        """Begin an epoch of the source at its first item, or at the position at which `state` was saved."""
-        source: Any = self.source
-        if hasattr(source, "set_epoch"):
-            source.set_epoch(epoch)
-        if state is not None and self._own_state:
-            source.load_state_dict(state)
-        self._iterator, self._taken = iter(source), 0
-        if state is not None and not self._own_state:
-            self.take(state["skip"])
+    def begin(self, epoch: int, state: Any = None, *, skip: int = 0, after: Any = None) -> None:
+        """Begin an epoch of the source at its first item, or at the position at which `state` was saved, and drop
+        `skip` items.
+
+        Args:
+            epoch: number of the epoch.
+            state: what `state` returned.
+            skip: number of items.
+            after: the state of the source at the end of the epoch before.
+        """
+        has_ended, before = self.ended, self._share
+        self._share = share_of(self.source)
+        is_end = isinstance(state, Mapping) and state.get("cursor") == "ended"
+        self._iterator, self.taken, self.ended = iter(()), 0, is_end or self._share is None
+        end = state.get("state") if is_end else after
+        if end is not None and self.has_state and self._share is not None:
+            is_there = has_ended and self._share is before and self._share.state_dict() == end
+            if not is_there:
+                self._load_end(end)
+        if self.ended:
+            return
+        if follows_epochs(self._share):
+            self._share.set_epoch(epoch)
+        if state is not None:
+            self._load(state)
+        check = None if self._asks or self._share is not self.source else DivisionCheck(self.source)
+        with check or contextlib.nullcontext():
+            self._iterator = iter(self._share)
+        if check is not None:
+            self._iterator = itertools.chain(self._first(self._iterator, check), self._iterator)
+        if state is not None and not self.has_state:
+            skip += state["skip"]
+        with aside():
+            self.taken = sum(1 for _ in itertools.islice(self._iterator, skip))
+        self.ended = self.taken < skip
+
+    def _load(self, state: Any) -> None:
+        """Load the state of the source, if it has one.
+
+        Raises:
+            ValueError: if the state is a number of items but the source has a state, or the other way round.
+        """
+        if not self.has_state and not _is_count(state):
+            raise ValueError(_unfit(self.source, "the key 'skip', because it has no load_state_dict", state))
+        try:
+            if self.has_state:
+                self._share.load_state_dict(state)
+        except Exception as error:
+            if not _is_count(state):
+                raise
+            raise ValueError(_unfit(self.source, "a state of its own", state)) from error
+
+    def _load_end(self, end: Any) -> None:
+        """Load the state that the source had at its end, so that its next iterator begins its next epoch.
+
+        Some sources set back their state at their end, and begin the next epoch with this state. The state of others
+        says that they have ended, so the iterator after it has no item, and the one after that begins the epoch. In
+        others again, each later iterator begins at a loaded state. Their state at the end is not loaded.
+        """
+        probe = own_copy(self._share)
+        probe.load_state_dict(end)
+        with aside():
+            kept = [any(True for _ in itertools.islice(iter(probe), 1)) for _ in range(2)]
+        if any(kept):
+            self._share.load_state_dict(end)
+        if kept == [False, True]:
+            list(itertools.islice(iter(self._share), 1))
+
+    def _first(self, iterator: Iterator[Any], check: DivisionCheck) -> Iterator[Any]:
+        """Yield the first item, after checking that the source can be divided among workers."""
+        with check:
+            items = list(itertools.islice(iterator, 1))
+        if items:
+            check.after_first_item()
+            self._asks = True
+        yield from items
 
     def take(self, count: int) -> list[Any]:
-        """Return the next `count` items of the source, or all remaining items if there are fewer."""
-        items = list(itertools.islice(self._iterator, count))
-        self._taken += len(items)
+        """Return the next `count` items of the source, or all remaining items if there are fewer.
+
+        Raises:
+            TypeError: if there are several workers, and the source yields the same items in each of them.
+        """
+        items: list[Any] = []
+        if self.ended:
+            return items
+        try:
+            read_next(self._iterator, count, items)
+        finally:
+            self.taken += len(items)
+        self.ended = len(items) < count
         return items
 
     def state(self) -> Any:
         """Return the position in the source, as a copy that does not change when more items are read."""
-        source: Any = self.source
-        return copy.deepcopy(source.state_dict()) if self._own_state else {"skip": self._taken}
+        own = copy.deepcopy(self._share.state_dict()) if self.has_state and self._share is not None else None
+        if self.ended:
+            return {"cursor": "ended"} if own is None else {"cursor": "ended", "state": own}
+        return {"skip": self.taken} if own is None else own
+
+
+def _is_count(state: Any) -> bool:
+    return isinstance(state, Mapping) and state.keys() == {"skip"}
+
+
+def _unfit(source: Any, expected: str, state: Any) -> str:
+    return (
+        f"{type(source).__name__}: the position is from a different source; expected {expected}, got the keys "
+        f"{sorted(state) if isinstance(state, Mapping) else state!r:.60}."
+    )

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from funcnet.data.checks import refuse_generator, require_int, require_items, require_iterable, shown
 from funcnet.data.draws import draw_bits, permute, to_integers, to_uniform
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "SequentialSampler",
     "SubsetRandomSampler",
     "WeightedRandomSampler",
+    "require_sized",
 ]
 
 T_co = TypeVar("T_co", covariant=True)
@@ -33,7 +35,8 @@ class Sampler(Generic[T_co]):
     """Base class of samplers. A subclass defines `__iter__`, which yields indices, and usually `__len__`.
 
     A `DataLoader` accepts any iterable of indices as its sampler. If the sampler has `set_epoch`, the loader calls this
-    method when it continues from a saved position or reads given steps, but not before an ordinary pass.
+    method when it continues from a saved position or reads given steps, but not before an ordinary pass. A position
+    contains the attribute `epoch` of the sampler, if it has one, so that the order is that of the interrupted pass.
 
     Example:
         >>> class Backwards(Sampler):
@@ -132,6 +135,7 @@ class SequentialSampler(OrderedSampler):
     """
 
     def __init__(self, data_source: Sized):
+        require_sized("SequentialSampler", "data_source", data_source)
         self.data_source = data_source
 
     @property
@@ -150,10 +154,11 @@ class RandomSampler(OrderedSampler):
         replacement: if True, each index is drawn independently, so an index may occur several times in an epoch.
         num_samples: number of indices per epoch, N by default. If `num_samples` is larger than N and `replacement` is
             False, the sampler yields several permutations in a row.
+        generator: must be None. Pass `seed` instead.
         seed: seed for the random order.
 
     Raises:
-        TypeError: if `replacement` is not a bool.
+        TypeError: if `data_source` has no length, `replacement` is not a bool, or `seed` is not an integer.
         ValueError: if `num_samples` is not a positive integer.
 
     Differs from torch: `seed` replaces `generator`, and its default is 0. The order depends only on the seed and the
@@ -167,7 +172,18 @@ class RandomSampler(OrderedSampler):
     Reference: torch.utils.data.RandomSampler
     """
 
-    def __init__(self, data_source: Sized, replacement: bool = False, num_samples: int | None = None, *, seed: int = 0):
+    def __init__(
+        self,
+        data_source: Sized,
+        replacement: bool = False,
+        num_samples: int | None = None,
+        generator: None = None,
+        *,
+        seed: int = 0,
+    ):
+        refuse_generator("RandomSampler", generator)
+        require_sized("RandomSampler", "data_source", data_source)
+        require_int("RandomSampler", "seed", seed)
         if not isinstance(replacement, bool):
             raise TypeError(f"RandomSampler: replacement should be a boolean value, but got replacement={replacement}.")
         self.data_source, self.replacement, self.seed = data_source, replacement, seed
@@ -203,7 +219,11 @@ class SubsetRandomSampler(OrderedSampler):
 
     Args:
         indices: the indices.
-        seed: seed for the random order. It replaces torch's `generator`.
+        generator: must be None. Pass `seed` instead.
+        seed: seed for the random order.
+
+    Raises:
+        TypeError: if `indices` is not a sequence, or `seed` is not an integer.
 
     Example:
         >>> sorted(SubsetRandomSampler([7, 3, 5]))
@@ -212,7 +232,10 @@ class SubsetRandomSampler(OrderedSampler):
     Reference: torch.utils.data.SubsetRandomSampler
     """
 
-    def __init__(self, indices: Sequence[int], *, seed: int = 0):
+    def __init__(self, indices: Sequence[int], generator: None = None, *, seed: int = 0):
+        refuse_generator("SubsetRandomSampler", generator)
+        require_items("SubsetRandomSampler", "indices", indices)
+        require_int("SubsetRandomSampler", "seed", seed)
         self.indices, self.seed = indices, seed
 
     @property
@@ -233,9 +256,11 @@ class WeightedRandomSampler(OrderedSampler):
         weights: (N,), the weights. The weights need not sum to 1.
         num_samples: number of indices per epoch.
         replacement: if False, no index is drawn twice in an epoch.
-        seed: seed of the draws. It replaces torch's `generator`.
+        generator: must be None. Pass `seed` instead.
+        seed: seed of the draws.
 
     Raises:
+        TypeError: if the weights are not numbers, or `seed` is not an integer.
         ValueError: if `num_samples` is not a positive integer, `replacement` is not a bool, or the weights are not a
             one-dimensional sequence of finite numbers >= 0 with a positive sum. ValueError is also raised if
             `replacement` is False and fewer than `num_samples` weights are positive.
@@ -248,13 +273,28 @@ class WeightedRandomSampler(OrderedSampler):
         sampling with a reservoir, Information Processing Letters 2006
     """
 
-    def __init__(self, weights: ArrayLike, num_samples: int, replacement: bool = True, *, seed: int = 0):
+    def __init__(
+        self,
+        weights: ArrayLike,
+        num_samples: int,
+        replacement: bool = True,
+        generator: None = None,
+        *,
+        seed: int = 0,
+    ):
+        refuse_generator("WeightedRandomSampler", generator)
+        require_int("WeightedRandomSampler", "seed", seed)
         _check_count("WeightedRandomSampler", "num_samples", num_samples)
         if not isinstance(replacement, bool):
             raise ValueError(
                 f"WeightedRandomSampler: replacement should be a boolean value, but got replacement={replacement}."
             )
-        self.weights = np.asarray(weights, np.float64)
+        try:
+            self.weights = np.asarray(weights, np.float64)
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"WeightedRandomSampler: weights are not numbers; expected an array (N,), got {shown(weights)}."
+            ) from None
         if self.weights.ndim != 1:
             raise ValueError(
                 "WeightedRandomSampler: weights should be a 1d sequence but given weights have shape "
@@ -302,6 +342,7 @@ class BatchSampler(Sampler[list[int]]):
 
     Raises:
         ValueError: if `batch_size` is not a positive integer, or `drop_last` is not a bool.
+        TypeError: if `sampler` cannot be iterated over.
 
     Example:
         >>> list(BatchSampler(SequentialSampler(range(5)), batch_size=2, drop_last=False))
@@ -311,6 +352,7 @@ class BatchSampler(Sampler[list[int]]):
     """
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool):
+        require_iterable("BatchSampler", "sampler", sampler, "an iterable of indices")
         _check_count("BatchSampler", "batch_size", batch_size)
         if not isinstance(drop_last, bool):
             raise ValueError(f"BatchSampler: drop_last should be a boolean value, but got drop_last={drop_last}.")
@@ -334,6 +376,12 @@ class BatchSampler(Sampler[list[int]]):
     def __len__(self) -> int:
         count = len(self.sampler)  # type: ignore[arg-type]
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
+
+
+def require_sized(where: str, name: str, value: Any) -> None:
+    """Raise a TypeError if an argument has no length."""
+    if isinstance(value, type) or not hasattr(value, "__len__"):
+        raise TypeError(f"{where}: {name} has no length; expected an object with __len__, got {shown(value)}.")
 
 
 def _check_count(where: str, name: str, value: Any) -> None:

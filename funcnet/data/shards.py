@@ -16,7 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from funcnet.data.arrow import read_columns
-from funcnet.data.arrow_values import column_values
+from funcnet.data.arrow_values import column_values, require_distinct
+from funcnet.data.checks import require_bool, require_function, require_int, require_iterable, shown
 from funcnet.data.draws import permute
 from funcnet.data.resumable import ResumableDataset
 from funcnet.data.tfrecord import read_examples
@@ -61,7 +62,7 @@ class ShardDataset(ResumableDataset):
         rank: number of this process.
 
     Raises:
-        TypeError: if `paths` is a single path.
+        TypeError: if `paths` is a single path, or an argument has the wrong type.
         ValueError: if there are fewer shards than replicas, paths are repeated, a suffix is unknown, or the rank is not
             in [0, num_replicas). ValueError is also raised while iterating if a shard is damaged. The message names the
             damaged file.
@@ -90,6 +91,17 @@ class ShardDataset(ResumableDataset):
         super().__init__()
         if isinstance(paths, str | Path):
             raise TypeError(f"ShardDataset: paths is a single path; expected a list of paths, got {str(paths)!r}.")
+        require_iterable("ShardDataset", "paths", paths, "a list of paths")
+        paths = list(paths)
+        wrong = next((path for path in paths if not isinstance(path, str | os.PathLike)), None)
+        if wrong is not None:
+            raise TypeError(
+                f"ShardDataset: paths has an entry that is no path; expected str or Path, got {shown(wrong)}."
+            )
+        require_function("ShardDataset", "read", read)
+        require_bool("ShardDataset", "shuffle", shuffle)
+        for name, number in {"seed": seed, "num_replicas": num_replicas, "rank": rank}.items():
+            require_int("ShardDataset", name, number)
         self.paths = tuple(sorted(os.fspath(path) for path in paths))
         if len(set(self.paths)) < len(self.paths):
             repeated = next(path for path, after in itertools.pairwise(self.paths) if path == after)
@@ -252,6 +264,7 @@ def _parquet(path: str, start: int) -> Iterator[dict[str, Any]]:
     from pyarrow import parquet  # 20 ms, and only this format needs it
 
     with parquet.ParquetFile(path) as file:
+        require_distinct("the schema", file.schema_arrow.names)
         for group in range(file.num_row_groups):
             rows = file.metadata.row_group(group).num_rows
             if start >= rows:  # a row group that was read before

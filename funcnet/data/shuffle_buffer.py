@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
+from funcnet.data.checks import require_int, require_iterable
 from funcnet.data.draws import draw_bits, permute
+from funcnet.data.item_rng import unread
 from funcnet.data.resumable import Cursor, ResumableDataset
+from funcnet.data.sharing import own_copy
 
 __all__ = ["ShuffleBuffer"]
 
@@ -34,6 +36,10 @@ class ShuffleBuffer(ResumableDataset):
 
     Raises:
         ValueError: if `buffer_size` is below 1.
+        TypeError: if `source` cannot be iterated over, or another argument is not an integer.
+
+    Random draws per item belong after the buffer: `item_rng` raises an error in the source, because the source is read
+    before it is known which item comes next.
 
     Differs from torch: `Shuffler` of torch's data pipes replaces one random item of the buffer at a time, and its state
     contains the buffer.
@@ -52,14 +58,15 @@ class ShuffleBuffer(ResumableDataset):
 
     def __init__(self, source: Iterable[Any], buffer_size: int, *, seed: int = 0):
         super().__init__()
-        if buffer_size < 1:
-            raise ValueError(f"ShuffleBuffer: buffer_size is too small; expected at least 1, got {buffer_size}.")
+        require_iterable("ShuffleBuffer", "source", source, "an iterable dataset")
+        require_int("ShuffleBuffer", "buffer_size", buffer_size, least=1)
+        require_int("ShuffleBuffer", "seed", seed)
         self.source, self.buffer_size, self.seed = source, buffer_size, seed
 
     def __copy__(self) -> ShuffleBuffer:
         """Return a copy with a copy of the source, so that each worker thread has its own position."""
         new = object.__new__(type(self))
-        new.__dict__.update(self.__dict__, source=copy.copy(self.source))
+        new.__dict__.update(self.__dict__, source=own_copy(self.source))
         return new
 
     def first_state(self, epoch: int) -> dict[str, Any]:
@@ -73,15 +80,18 @@ class ShuffleBuffer(ResumableDataset):
         if state["source"] is None:
             state["source"] = cursor.state()
         key = int(draw_bits(self.seed, state["epoch"]))
-        block = cursor.take(self.buffer_size)
+        with unread():  # the items of a block have no place in the epoch yet
+            block = cursor.take(self.buffer_size)
         while block:
             following_state, following = cursor.state(), []
             order = permute(np.arange(len(block)), len(block), seed=key, epoch=state["block"])
             for place in order[state["emitted"] :].tolist():
                 item, block[place] = block[place], None  # the item is freed when the consumer drops it
-                following += cursor.take(1)
+                with unread():
+                    following += cursor.take(1)
                 state["emitted"] += 1
                 yield item
-            following += cursor.take(self.buffer_size - len(following))
+            with unread():
+                following += cursor.take(self.buffer_size - len(following))
             state.update(block=state["block"] + 1, emitted=0, source=following_state)
             block = following

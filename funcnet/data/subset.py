@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+
+from funcnet.data.checks import refuse_generator, require_int, require_items, require_numbers, shown
 from funcnet.data.dataset import Dataset
 from funcnet.data.draws import permute
 from funcnet.data.parts import at_epoch, read
@@ -24,6 +28,9 @@ class Subset(Dataset[T_co]):
         dataset: the dataset.
         indices: indices of the items.
 
+    Raises:
+        TypeError: if `dataset` has no items, or `indices` is not a sequence of integers.
+
     Example:
         >>> list(Subset(["a", "b", "c"], [2, 0]))
         ['c', 'a']
@@ -32,6 +39,8 @@ class Subset(Dataset[T_co]):
     """
 
     def __init__(self, dataset: Any, indices: Sequence[int]):
+        require_items("Subset", "dataset", dataset, length=False)
+        _check_indices(indices)
         self.dataset, self.indices = dataset, indices
 
     def __len__(self) -> int:
@@ -48,23 +57,27 @@ class Subset(Dataset[T_co]):
 
     def at_epoch(self, epoch: int) -> Subset[T_co]:
         """Return the subset from which the items of epoch number `epoch` are read."""
-        return Subset(at_epoch(self.dataset, epoch), self.indices)
+        new = copy.copy(self)
+        new.dataset = at_epoch(self.dataset, epoch)
+        return new
 
 
-def random_split(dataset: Any, lengths: Sequence[float], *, seed: int = 0) -> list[Subset[Any]]:
+def random_split(dataset: Any, lengths: Sequence[float], generator: None = None, *, seed: int = 0) -> list[Subset[Any]]:
     """Split a dataset into random parts that do not overlap.
 
     Args:
         dataset: a map-style dataset with a length N.
         lengths: the number of items in each part, or the fraction of the items in each part. Fractions must sum to 1.
             The number of items for a fraction is rounded down, and the first parts get one of the remaining items each.
-        seed: seed for the random order. It replaces torch's `generator`.
+        generator: must be None. Pass `seed` instead.
+        seed: seed for the random order.
 
     Returns:
         A list of `Subset`s.
 
     Raises:
-        ValueError: if the lengths do not sum to N, or a fraction is not between 0 and 1.
+        ValueError: if the lengths do not sum to N, a length is negative, or a fraction is not between 0 and 1.
+        TypeError: if an argument has the wrong type.
 
     Warns:
         UserWarning: if a part that is given as a fraction is empty.
@@ -75,6 +88,10 @@ def random_split(dataset: Any, lengths: Sequence[float], *, seed: int = 0) -> li
 
     Reference: torch.utils.data.random_split
     """
+    refuse_generator("random_split", generator)
+    require_items("random_split", "dataset", dataset)
+    require_numbers("random_split", "lengths", lengths)
+    require_int("random_split", "seed", seed)
     size = len(dataset)
     counts: list[Any] = list(lengths)
     if math.isclose(sum(counts), 1) and sum(counts) <= 1:
@@ -96,6 +113,18 @@ def random_split(dataset: Any, lengths: Sequence[float], *, seed: int = 0) -> li
             "random_split: Sum of input lengths does not equal the length of the input dataset; expected "
             f"{size}, got {sum(counts)}."
         )
+    for place, count in enumerate(counts):
+        require_int("random_split", f"lengths[{place}]", count, least=0)
     order = permute(range(size), size, seed=seed, epoch=0).tolist() if size else []
     ends = list(itertools.accumulate(int(count) for count in counts))
     return [Subset(dataset, order[end - int(count) : end]) for end, count in zip(ends, counts, strict=True)]
+
+
+def _check_indices(indices: Any) -> None:
+    """Check that indices are a sequence, and that the first one is an integer."""
+    is_sequence = hasattr(indices, "__len__") and hasattr(indices, "__getitem__") and not isinstance(indices, Mapping)
+    first = indices[0] if is_sequence and len(indices) else 0
+    if not is_sequence or not hasattr(first, "__index__") or isinstance(first, bool) or np.ndim(first):
+        raise TypeError(
+            f"Subset: indices is not a sequence of integers; expected a list of integers, got {shown(indices)}."
+        )

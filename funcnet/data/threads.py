@@ -10,6 +10,8 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+from funcnet.data.sharing import own_copy
+from funcnet.data.torch_worker_info import answer_torch
 from funcnet.data.worker import Fetcher, InitFn, TaskResult, WorkerInfo, WorkerThread, work
 
 __all__ = ["ThreadWorkers"]
@@ -29,10 +31,14 @@ class ThreadWorkers:
         where: name of the caller, for messages.
     """
 
+    shares_generators = True
+
     def __init__(self, fetcher: Fetcher, count: int, *, init_fn: InitFn | None, where: str):
         self._outcomes: queue.SimpleQueue[tuple[int, TaskResult]] = queue.SimpleQueue()
         self._tasks: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in range(count)]
         self._pass = 0
+        # The first tasks of worker 0 wait until the consumer waits, so that it is known who draws. See `_Ahead`.
+        self._held: list[Any] | None = []
         self._threads = [
             WorkerThread(
                 target=_run,
@@ -49,18 +55,28 @@ class ThreadWorkers:
 
     def begin(self, epoch: int, seed: int, states: Sequence[Any]) -> None:
         """Begin a pass over the data in every thread, and drop all results of the previous pass."""
+        answer_torch()
         self._pass += 1
+        if self._held is not None:
+            self._held.clear()
         for number, (tasks, state) in enumerate(zip(self._tasks, states, strict=True)):
             _drain(tasks)
             tasks.put(("begin", self._pass, (epoch, seed + number, state)))
 
     def submit(self, worker: int, number: int, task: Any) -> None:
         """Give a task to a thread."""
-        self._tasks[worker].put(("task", self._pass, (number, task)))
+        message = ("task", self._pass, (number, task))
+        if worker == 0 and self._held is not None:
+            self._held.append(message)
+        else:
+            self._tasks[worker].put(message)
 
     def get(self, timeout: float | None) -> TaskResult:
         """Wait until any thread has finished a task, and return its result. `Workers.get` lists the errors."""
         end = None if timeout is None else time.monotonic() + timeout
+        held, self._held = self._held, None
+        for task in held or ():
+            self._tasks[0].put(task)
         while True:
             left = None if end is None else max(0.0, end - time.monotonic())
             try:
@@ -84,7 +100,7 @@ def _own(fetcher: Fetcher, init_fn: InitFn | None) -> tuple[Fetcher, InitFn | No
     """
     own = copy.copy(fetcher)
     try:
-        own.dataset = copy.copy(fetcher.dataset)
+        own.dataset = own_copy(fetcher.dataset)
     except Exception:  # the dataset cannot be copied, so the threads share it
         own.dataset = fetcher.dataset
     if isinstance(init_fn, types.MethodType) and init_fn.__self__ is fetcher.dataset:
@@ -126,7 +142,7 @@ def _run(
             return
         if kind == "begin":
             epoch, seed, state = content
-            thread.worker_info = WorkerInfo(number, count, seed, fetcher.dataset)
+            thread.worker_info = WorkerInfo(number, count, seed, fetcher.dataset, is_configured=init_fn is not None)
             try:
                 if not started and init_fn is not None:
                     init_fn(number)

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from funcnet.data.checks import require_int, require_iterable, shown
 from funcnet.data.prefetch import Prefetcher
 
 __all__ = ["pad_batch", "prefetch_to_device"]
@@ -48,8 +49,10 @@ def prefetch_to_device(
         or call `close`.
 
     Raises:
-        ValueError: if neither `batch_size` nor the loader gives the number of rows. ValueError is also raised while
-            iterating if a batch has more than B rows, or its arrays differ in their first dimension.
+        TypeError: if an argument has the wrong type, or `loader` is a DataLoader of torch.
+        ValueError: if neither `batch_size` nor the loader gives the number of rows, or a number is below 1. ValueError
+            is also raised while iterating if a batch has more than B rows, or its arrays differ in their first
+            dimension.
 
     Differs from torch: this function replaces `pin_memory` and `tensor.to(device, non_blocking=True)`.
 
@@ -61,6 +64,15 @@ def prefetch_to_device(
     """
     import jax  # imported here, because worker processes import funcnet.data and do not need JAX
 
+    _check_loader(loader)
+    if layout is not None and not (hasattr(layout, "batch_parts") and hasattr(layout, "shard")):
+        raise TypeError(
+            "prefetch_to_device: layout is not a layout; expected what funcnet.parallel.make_layout returns, or None, "
+            f"got {shown(layout)}."
+        )
+    require_int("prefetch_to_device", "depth", depth, least=1)
+    if batch_size is not None:
+        require_int("prefetch_to_device", "batch_size", batch_size, least=1)
     size = batch_size or getattr(loader, "batch_size", None) or _size_of(getattr(loader, "batch_sampler", None))
     if size is None:
         raise ValueError(
@@ -97,6 +109,7 @@ def pad_batch(batch: Any, rows: int) -> tuple[Any, Any]:
         >>> pad_batch({"x": np.array([7, 8])}, 3)
         ({'x': array([7, 8, 7])}, array([ True,  True, False]))
     """
+    require_int("pad_batch", "rows", rows, least=1)
     found = {len(leaf) for leaf in _arrays(batch)}
     if len(found) != 1:
         got = f"{sorted(found)}" if found else "no array"
@@ -105,6 +118,16 @@ def pad_batch(batch: Any, rows: int) -> tuple[Any, Any]:
     if not 0 < count <= rows:
         raise ValueError(f"pad_batch: the batch has the wrong size; expected 1 to {rows} rows, got {count}.")
     return (batch if count == rows else _filled(batch, rows - count)), np.arange(rows) < count
+
+
+def _check_loader(loader: Any) -> None:
+    require_iterable("prefetch_to_device", "loader", loader, "a DataLoader or another iterable of batches")
+    if any(base.__module__.startswith("torch.") and base.__name__ == "DataLoader" for base in type(loader).__mro__):
+        raise TypeError(
+            "prefetch_to_device: loader is of torch, so its batches are tensors, and its position cannot be saved; "
+            "expected a funcnet.data.DataLoader, got a torch.utils.data.DataLoader. Write "
+            "funcnet.data.DataLoader(loader.dataset, …)."
+        )
 
 
 def _arrays(batch: Any) -> list[Any]:

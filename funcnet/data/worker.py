@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import multiprocessing
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["Fetcher", "InitFn", "TaskResult", "WorkerInfo", "WorkerThread", "Workers", "get_worker_info", "work"]
+__all__ = [
+    "Fetcher",
+    "InitFn",
+    "TaskResult",
+    "WorkerInfo",
+    "WorkerThread",
+    "Workers",
+    "get_worker_info",
+    "work",
+    "worker_here",
+]
 
 InitFn = Callable[[int], Any]
 
 
-@dataclass(init=False)
+@dataclasses.dataclass(init=False)
 class WorkerInfo:
     """Information about the current worker. See `get_worker_info`. The attributes cannot be changed.
 
@@ -22,15 +32,25 @@ class WorkerInfo:
         num_workers: number of workers.
         seed: seed of this worker, which differs between workers and between passes.
         dataset: the copy of the dataset that this worker reads.
+        questions: how often `get_worker_info` has returned this object. An iterable dataset that never asks cannot be
+            divided among workers.
+        is_configured: whether the loader has a `worker_init_fn`, which may have divided the dataset.
     """
 
     id: int
     num_workers: int
     seed: int
     dataset: Any
+    questions: int = dataclasses.field(repr=False, compare=False)
+    is_configured: bool = dataclasses.field(repr=False, compare=False)
 
-    def __init__(self, id: int, num_workers: int, seed: int, dataset: Any):
+    def __init__(self, id: int, num_workers: int, seed: int, dataset: Any, *, is_configured: bool = False):
         self.__dict__.update(id=id, num_workers=num_workers, seed=seed, dataset=dataset)
+        self.__dict__.update(questions=0, is_configured=is_configured)  # around `__setattr__`
+
+    def count_question(self) -> None:
+        """Add one to `questions`."""
+        self.__dict__["questions"] += 1
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise RuntimeError("Cannot assign attributes to WorkerInfo objects")
@@ -52,8 +72,9 @@ class WorkerThread(threading.Thread):
 def get_worker_info() -> WorkerInfo | None:
     """Return information about the worker that calls this function, or None outside a worker.
 
-    Each worker iterates over a copy of an iterable dataset. The dataset can call this function to yield only the
-    worker's share of the items.
+    Each worker iterates over a copy of an iterable dataset. The dataset calls this function to yield only the worker's
+    share of the items. In workers, `torch.utils.data.get_worker_info` gives the same answer, so datasets of libraries
+    that ask torch are shared, too.
 
     Returns:
         A `WorkerInfo`, or None.
@@ -68,6 +89,16 @@ def get_worker_info() -> WorkerInfo | None:
         [[0, 2], [1, 3], [4], [5]]
 
     Reference: torch.utils.data.get_worker_info
+    """
+    info = worker_here()
+    if info is not None:
+        info.count_question()
+    return info
+
+
+def worker_here() -> WorkerInfo | None:
+    """Return what `get_worker_info` returns. Only the library calls this function, so it does not count as a question
+    of the dataset.
     """
     for here in (threading.current_thread(), multiprocessing.current_process()):  # worker thread or process
         info = getattr(here, "worker_info", None)
@@ -91,7 +122,7 @@ class Fetcher(Protocol):
         """Return the position of an iterable dataset, or None for a map-style dataset."""
 
 
-@dataclass
+@dataclasses.dataclass
 class TaskResult:
     """The result of a worker's task: a batch, an exception, or the end of the dataset.
 
@@ -102,6 +133,7 @@ class TaskResult:
         state: state of the fetcher after the batch.
         error: the exception of the task, or None.
         ended: whether the worker's iterable dataset has ended.
+        drew_from: names of the global random generators from which a worker process drew. See `global_draws`.
     """
 
     number: int
@@ -110,10 +142,18 @@ class TaskResult:
     state: Any = None
     error: BaseException | None = None
     ended: bool = False
+    drew_from: tuple[str, ...] = ()
 
 
 class Workers(Protocol):
-    """A group of workers that make batches at the same time, such as `ThreadWorkers` and `ProcessWorkers`."""
+    """A group of workers that make batches at the same time, such as `ThreadWorkers` and `ProcessWorkers`.
+
+    Attributes:
+        shares_generators: whether the workers draw from the same global random generators as the thread that waits for
+            them. Otherwise, the results say which generators were used.
+    """
+
+    shares_generators: bool
 
     def begin(self, epoch: int, seed: int, states: Sequence[Any]) -> None:
         """Begin a pass over the data in worker i at the position `states[i]`, and drop all results of the previous
@@ -140,7 +180,7 @@ def work(fetcher: Fetcher, worker: int, number: int, task: Any) -> TaskResult:
     try:
         return TaskResult(number, worker, fetcher.fetch(task), fetcher.state())
     except StopIteration:
-        return TaskResult(number, worker, ended=True)
+        return TaskResult(number, worker, state=fetcher.state(), ended=True)
     except Exception as error:
         error.add_note(f"in worker {worker} of DataLoader")
         return TaskResult(number, worker, error=error)

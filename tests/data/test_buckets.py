@@ -1,13 +1,12 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from funcnet.data import BucketBatchSampler, DataLoader, PaddedCollate, bucket_lengths
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=60), st.integers(1, 8), st.integers(1, 4), st.booleans())
-@settings(max_examples=60, deadline=None)
 def test_every_item_comes_once_an_epoch_in_the_same_shapes(lengths, batch_size, most, shuffle):
     boundaries = bucket_lengths(np.array(lengths), 64, most)
     items = [np.full(length, index) for index, length in enumerate(lengths)]

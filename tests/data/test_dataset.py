@@ -103,6 +103,7 @@ def both_raise(make):
         lambda m, t: m.StackDataset(),
         lambda m, t: m.StackDataset([1], [1, 2]),
         lambda m, t: m.random_split(range(4), [1, 2]),
+        lambda m, t: m.random_split(range(4), [0.1]),
         lambda m, t: m.random_split(range(4), [-0.5, 1.5]),
     ],
 )

@@ -10,7 +10,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from funcnet.data.mixing import MixedDataset, MixedIterableDataset, Proportions
@@ -57,7 +57,6 @@ class Batches:
 # -------------------------------------------------------------------------------------------------------- proportions
 
 
-@settings(max_examples=60, deadline=None)
 @given(weights=WEIGHTS, first=st.integers(0, 2**20), seed=st.integers(0, 5))
 def test_shares_are_exact_in_every_block(weights, first, seed):
     proportions = Proportions(weights, seed=seed)
@@ -73,7 +72,6 @@ def test_shares_are_exact_in_every_block(weights, first, seed):
             np.testing.assert_array_equal(draws[sources == source], np.arange(before[source], after[source]))
 
 
-@settings(max_examples=30, deadline=None)
 @given(weights=WEIGHTS, positions=st.lists(st.integers(0, 2**40), min_size=1, max_size=20))
 def test_a_position_does_not_depend_on_the_others(weights, positions):
     proportions = Proportions(weights, seed=3)
@@ -114,7 +112,6 @@ def test_wrong_weights(weights):
 # --------------------------------------------------------------------------------------------------------- map-style
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 300), min_size=1, max_size=4),
     shuffle=st.booleans(),
@@ -209,7 +206,6 @@ def mixture(strategy="all_exhausted", seed=0):
     )
 
 
-@settings(max_examples=40, deadline=None)
 @given(stop=st.integers(0, 90), epoch=st.integers(0, 2), seed=st.integers(0, 4))
 def test_the_rest_is_the_same_from_every_position(stop, epoch, seed):
     mixed = mixture(seed=seed)

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from funcnet import data
@@ -33,7 +33,6 @@ def global_order(size, seed, epoch, shuffle):
     return [int(batch[0]) for batch in loader.epoch(epoch)]
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     size=st.integers(1, 80), seed=st.integers(0, 2**31), shuffle=st.booleans(), first=st.integers(1, 9),
     second=st.integers(1, 9), workers=st.tuples(st.integers(0, 3), st.integers(0, 3)), stop=st.integers(0, 200),
@@ -65,7 +64,6 @@ def test_stopped_anywhere_and_resumed_with_other_batches_and_workers(size, seed,
 
 
 @pytest.mark.filterwarnings("ignore:DataLoader. an epoch has no batch")
-@settings(max_examples=150, deadline=None)
 @given(
     size=st.integers(1, 60), seed=st.integers(0, 99), replicas=st.tuples(st.integers(1, 5), st.integers(1, 5)),
     batch_size=st.tuples(st.integers(1, 6), st.integers(1, 6)), stop=st.integers(0, 30), drop_last=st.booleans(),
@@ -232,3 +230,60 @@ def test_batches_out_of_order_have_no_position():
     loader = data.DataLoader(np.arange(10), 2, num_workers=2, in_order=False)
     with pytest.raises(ValueError, match="batches out of order have no exact position"):
         loader.state_dict()
+
+
+class Told(data.Sampler):
+    """Its order depends on its epoch, which only `set_epoch` changes, as in torch's DistributedSampler."""
+
+    epoch = 0
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __len__(self):
+        return 8
+
+    def __iter__(self):
+        return iter(np.random.default_rng(self.epoch).permutation(8).tolist())
+
+
+class Counting(Told):
+    """Counts its epochs."""
+
+    def __iter__(self):
+        self.epoch += 1
+        return iter(np.random.default_rng(self.epoch - 1).permutation(8).tolist())
+
+
+class WithoutEpoch(data.Sampler):
+    def __len__(self):
+        return 8
+
+    def __iter__(self):
+        return iter([3, 1, 4, 0, 5, 2, 6, 7])
+
+
+@pytest.mark.parametrize("kind", [Told, Counting, WithoutEpoch])
+@pytest.mark.parametrize("passes", [0, 1, 2])
+@pytest.mark.parametrize("tells", [False, True])
+def test_a_sampler_of_ones_own_continues_in_the_order_of_the_interrupted_pass(kind, passes, tells):
+    make = lambda: data.DataLoader(np.arange(8), 2, sampler=kind())
+
+    def epoch_of(loader, number):
+        if tells and kind is not WithoutEpoch:
+            loader.sampler.set_epoch(10 + number)
+        return iter(loader)
+
+    for stop in range(5):
+        loader, again = make(), make()
+        for number in range(passes):
+            list(epoch_of(loader, number))
+        iterator = epoch_of(loader, passes)
+        first = [next(iterator).tolist() for _ in range(stop)]
+        state = json.loads(json.dumps(loader.state_dict()))
+        rest = [batch.tolist() for batch in iterator]
+        again.load_state_dict(state)
+        found = [batch.tolist() for batch in epoch_of(again, passes)]
+        if 0 < stop < 4:
+            assert found == rest, "the interrupted pass"
+            assert sorted(np.concatenate(first + found).tolist()) == list(range(8))

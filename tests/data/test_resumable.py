@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 
+from funcnet.data import MixedIterableDataset, ShuffleBuffer
 from funcnet.data.resumable import Cursor, ResumableDataset
 
 
@@ -75,6 +76,35 @@ def test_a_cursor_resumes_any_source(source, stop):
     assert other.state() == state
     assert other.take(9) == rest == [30, 31, 32, 33, 34][stop:]
     assert other.take(1) == []
+
+
+class OwnState:
+    """A source with a state, which checks nothing."""
+
+    row = 0
+
+    def __iter__(self):
+        return iter(range(self.row, 5))
+
+    def state_dict(self):
+        return {"own": self.row}
+
+    def load_state_dict(self, state):
+        self.row = state["own"]
+
+
+@pytest.mark.parametrize("stateful", [Rows, OwnState, lambda: ShuffleBuffer(range(5), 2)])
+@pytest.mark.parametrize("around", [lambda x: ShuffleBuffer(x, 2), lambda x: MixedIterableDataset([x, [7, 8]], [1, 1])])
+def test_a_position_of_a_source_that_lost_or_got_a_state_is_refused(stateful, around):
+    for before, after, expected in (
+        (stateful(), range(5), r"range: .*; expected the key 'skip', because .*, got the keys \['(block|epoch|own)'"),
+        (range(5), stateful(), r"(Rows|OwnState|Sh\w+): .*; expected a state of its own, got the keys \['skip'\]"),
+    ):
+        first, other = around(before), around(after)
+        next(iter(first))
+        other.load_state_dict(first.state_dict())
+        with pytest.raises(ValueError, match=expected):
+            list(other)
 
 
 def test_a_stateless_source_has_epochs():

@@ -149,3 +149,58 @@ def test_too_few_positive_weights_are_refused():
 def test_a_sampler_without_an_order_is_refused():
     with pytest.raises(NotImplementedError, match="expected a method __iter__"):
         iter(data.Sampler())
+
+
+class Backwards(data.SequentialSampler):
+    def __iter__(self):
+        return iter(range(self.size)[::-1])
+
+
+class Even(data.RandomSampler):
+    def __iter__(self):
+        return (index for index in super().__iter__() if index % 2 == 0)
+
+    def __len__(self):
+        return self.size // 2
+
+
+class Sevens(data.DistributedSampler):
+    def __iter__(self):
+        return iter([7] * len(self))
+
+
+class Turned(data.BucketBatchSampler):
+    def __iter__(self):
+        return (batch[::-1] for batch in super().__iter__())
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: Backwards(range(8)), "sampler"),
+        (lambda: Even(range(8), seed=1), "sampler"),
+        (lambda: Sevens(range(8), 2, 0), "sampler"),
+        (lambda: Turned(np.arange(1, 9), 2, [4, 8]), "batch_sampler"),
+        (lambda: data.BatchSampler(Even(range(8), seed=1), 3, False), "batch_sampler"),
+    ],
+)
+@pytest.mark.parametrize("batch_size", [1, 3, None])
+def test_a_loader_iterates_over_the_sampler_it_was_given(make, name, batch_size):
+    """As torch does, also if a subclass overrides how a sampler of ours is iterated over."""
+    options = {name: make()} if name == "batch_sampler" else {name: make(), "batch_size": batch_size}
+    ours, theirs = data.DataLoader(np.arange(8), **options), reference.DataLoader(range(8), **{**options, name: make()})
+    for _ in range(2):
+        assert [np.ravel(batch).tolist() for batch in ours] == [np.ravel(batch).tolist() for batch in theirs]
+
+
+def test_a_loader_with_an_iter_of_its_own_is_not_bypassed():
+    class Added(data.DataLoader):
+        def __iter__(self):
+            return (batch + 100 for batch in super().__iter__())
+
+    loader = Added(np.arange(4), 2)
+    assert [batch.tolist() for batch in loader] == [[100, 101], [102, 103]]
+    assert next(loader.endless()).tolist() == [100, 101]
+    for read in (lambda: loader.epoch(0), lambda: loader.batches(0, 1), lambda: loader.batch(0)):
+        with pytest.raises(TypeError, match=r"Added has an __iter__ of its own.* Change the batches in collate_fn"):
+            read()

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from funcnet.data import write_columns, write_examples
+from funcnet.data import DataLoader, write_columns, write_examples
 from funcnet.data.shards import ShardDataset
 from funcnet.data.shuffle_buffer import ShuffleBuffer
 from funcnet.data.worker import WorkerInfo, WorkerThread
@@ -95,7 +95,6 @@ def test_rows_beyond_one_part_of_an_arrow_file(tmp_path, monkeypatch):
 # -------------------------------------------------------------------------------------------------------------- order
 
 
-@settings(max_examples=30, deadline=None)
 @given(number=st.integers(1, 12), replicas=st.integers(1, 3), workers=st.integers(1, 3), epoch=st.integers(0, 3))
 def test_readers_share_the_shards(number, replicas, workers, epoch):
     replicas = min(replicas, number)
@@ -208,6 +207,17 @@ def test_other_damage(tmp_path):
     assert "Fortran" in message("f.npy", (tmp_path / "f.npy").read_bytes())
     np.save(tmp_path / "o.npy", np.array([None, "x"]), allow_pickle=True)
     assert "Python objects" in message("o.npy", (tmp_path / "o.npy").read_bytes())
+
+
+@pytest.mark.parametrize("names", ["aa", "aba", "abb", ["", ""], ["label", "x", "label"]])
+def test_columns_of_one_name_are_refused(names, tmp_path):
+    """The first of them was dropped."""
+    table = pa.table([[1, 2]] * len(names), [*names])
+    parquet.write_table(table, tmp_path / "x.parquet")
+    twice = next(name for name in names if [*names].count(name) == 2)
+    for dataset in (ShardDataset([tmp_path / "x.parquet"]), table):
+        with pytest.raises(ValueError, match=rf"same name; expected different names, got 2 .* the names \['{twice}'\]"):
+            list(DataLoader(dataset, 2))
 
 
 def test_wrong_arguments(folder, tmp_path):

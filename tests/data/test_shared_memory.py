@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from funcnet.data.shared_memory import KEPT, Receiver, Sender
@@ -58,7 +58,6 @@ def test_many_kept_batches_are_copied_and_slots_stay_few(ends):
 @given(
     st.lists(st.tuples(st.integers(0, 40_000), st.sampled_from(["u1", "f4", "i8"])), max_size=5), st.text(max_size=5)
 )
-@settings(max_examples=60, deadline=None)
 def test_any_nesting_arrives(sizes, text):
     here, there = multiprocessing.Pipe(duplex=True)
     with here, there:

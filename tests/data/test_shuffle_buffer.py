@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from funcnet.data import DataLoader
@@ -33,7 +33,6 @@ class Rows(ResumableDataset):
             yield 1000 * state["epoch"] + state["row"] - 1
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     size=st.integers(0, 60),
     buffer_size=st.integers(1, 70),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -38,7 +38,6 @@ def test_the_bytes_are_tensorflows(tmp_path):
     assert (tmp_path / "x").read_bytes() == FIXTURE.read_bytes()
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     ids=arrays.arrays(np.int64, st.integers(0, 40), elements=st.integers(0, 2**63 - 1)),
     small=arrays.arrays(np.int32, st.integers(0, 40), elements=st.integers(0, 300)),

@@ -1,6 +1,7 @@
 """What holds for workers of both kinds, and for threads."""
 
 import gc
+import itertools
 import threading
 import time
 
@@ -143,17 +144,14 @@ def test_a_pass_that_is_given_up_leaves_no_thread():
 
 class Forever(IterableDataset):
     def __iter__(self):
-        number = 0
-        while True:
-            yield number
-            number += 1
+        yield from itertools.count(100 * get_worker_info().id)
 
 
 @pytest.mark.parametrize("context", KINDS)
 def test_an_endless_stream(context):
     loader = DataLoader(Forever(), 2, num_workers=2, multiprocessing_context=context)
     passage = iter(loader)
-    assert [next(passage).tolist() for _ in range(4)] == [[0, 1], [0, 1], [2, 3], [2, 3]]
+    assert [next(passage).tolist() for _ in range(4)] == [[0, 1], [100, 101], [2, 3], [102, 103]]
 
 
 def test_results_out_of_order_arrive_as_soon_as_they_are_made():
