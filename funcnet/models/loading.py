@@ -17,7 +17,7 @@ import numpy as np
 
 from funcnet import nn, tree, weights
 from funcnet.files import check_digests
-from funcnet.nn.core.state_dict import entries_of
+from funcnet.nn.core.state_dict import disagreements, entries_of
 from funcnet.random import is_key
 
 __all__ = ["Naming", "choose_layers", "fill", "load", "read_arrays"]
@@ -92,7 +92,8 @@ def load(
 
     Warns:
         UserWarning: if weights are newly initialised, or the file has weights that the model lacks. One message lists
-            all of them. Another warning names weights that are NaN or infinite.
+            all of them. Other warnings name weights that are NaN or infinite, and tied weights that differ in the file.
+            Of these, the first one in the order of the model is used, as in transformers.
 
     Example:
         >>> import tempfile
@@ -135,14 +136,15 @@ def read_arrays(path: str | Path, naming: Naming, where: str) -> Arrays:
         names = {ours: theirs for ours, (theirs, _) in foreign.items()}
         return _Renamed(file, names, (ours for ours, (_, transposed) in foreign.items() if transposed))
     start = DATA_PARALLEL if file and all(name.startswith(DATA_PARALLEL) for name in file) else ""
-    names = {}
-    for name in file:
-        today = name.removeprefix(start)
+
+    def today(name: str) -> str:
+        name = name.removeprefix(start)
         for pattern, replacement in naming.renamed:
-            today = re.sub(pattern, replacement, today)
-        if not re.search(naming.ignored, today):
-            names[today] = name
-    return _Renamed(file, names)
+            name = re.sub(pattern, replacement, name)
+        return name
+
+    names = _renamed(file, today, f"{where}: {path}")
+    return _Renamed(file, {ours: theirs for ours, theirs in names.items() if not re.search(naming.ignored, ours)})
 
 
 def choose_layers(arrays: Arrays, patterns: str | Iterable[str], naming: Naming, where: str) -> tuple[Arrays, int]:
@@ -179,7 +181,7 @@ def fill(
     """Return the (params, state) of a model, filled with the arrays of a checkpoint file. The arguments, errors and
     warnings are those of `load`.
     """
-    arrays = _prefixed(arrays, model, naming)
+    arrays = _prefixed(arrays, model, naming, where)
     found = model.match_state_dict(arrays)
     new = _new_names(model, arrays, found, naming, where, reshape_heads)
     if new and not new_heads:
@@ -187,7 +189,8 @@ def fill(
             f"{where} lacks the head of {type(model).__name__}; expected {', '.join(new)}, got none. Train the "
             "head, or use the class of the model that the file was saved from."
         )
-    known = {name: name for name in arrays if name not in {*found.unexpected, *new}}
+    tied = _tied(model, arrays, where)
+    known = {name: name for name in arrays if name not in {*found.unexpected, *new, *tied}}
     into = model.init(jax.random.key(0) if key is None else key) if new else None
     params, state = model.load_state_dict(_Renamed(arrays, known), strict=False, into=into)
     _warn(model, arrays, new, [name for name in found.unexpected if naming.head(name) is None], where)
@@ -212,7 +215,24 @@ class _Renamed(Mapping[str, Any]):
         return len(self._names)
 
 
-def _prefixed(arrays: Arrays, model: nn.Module, naming: Naming) -> Arrays:
+def _renamed(file: Arrays, rename: Callable[[str], str], where: str) -> dict[str, str]:
+    """Return {`rename(name)`: name} for the names in a file. If two arrays get the same name, the last one counts, as
+    in transformers. Warn if they differ.
+    """
+    names: dict[str, str] = {}
+    for name in file:
+        before = names.get(new := rename(name))
+        if before is not None and not np.array_equal(file[before], file[name], equal_nan=True):
+            warnings.warn(
+                f"{where}: two arrays of the file are {new!r} in the model; expected equal arrays, got others under "
+                f"{before!r} and {name!r}. The last one is used, as in transformers.",
+                stacklevel=5,
+            )
+        names[new] = name
+    return names
+
+
+def _prefixed(arrays: Arrays, model: nn.Module, naming: Naming, where: str) -> Arrays:
     """Rename the arrays of a file to the names of the model: remove or add the prefix of the encoder, such as
     "bert.".
     """
@@ -222,9 +242,10 @@ def _prefixed(arrays: Arrays, model: nn.Module, naming: Naming) -> Arrays:
     file_has = any(name.startswith(prefix) for name in arrays)
     model_has = any(name.startswith(prefix) for name, _ in model.named_parameters())
     if file_has and not model_has:
-        return _Renamed(arrays, {name.removeprefix(prefix): name for name in arrays})
+        return _Renamed(arrays, _renamed(arrays, lambda name: name.removeprefix(prefix), where))
     if model_has and not file_has:
-        return _Renamed(arrays, {prefix + name if name.startswith(naming.encoder) else name: name for name in arrays})
+        rename = lambda name: prefix + name if name.startswith(naming.encoder) else name
+        return _Renamed(arrays, _renamed(arrays, rename, where))
     return arrays
 
 
@@ -257,6 +278,20 @@ def _new_names(
             + "\n  Use the weights that belong to the config, or the config that fits the weights."
         )
     return [name for name in shapes if name in new]
+
+
+def _tied(model: nn.Module, arrays: Arrays, where: str) -> list[str]:
+    """Return the names in the file that are further names of a tied array. Warn if the file has other values there."""
+    entries = [entry for entry in entries_of(model) if entry.name in arrays]
+    different = [f"{other} is not equal to {name}" for name, other in disagreements(entries, arrays)]
+    if different:
+        warnings.warn(
+            f"{where}: {type(model).__name__} has one array for weights that differ in the file; expected equal "
+            f"weights, got others: {', '.join(different)}. The first one of the model is used, as in transformers.",
+            stacklevel=4,
+        )
+    first = {(entry.home, entry.layer): entry.name for entry in reversed(entries)}
+    return [entry.name for entry in entries if first[entry.home, entry.layer] != entry.name]
 
 
 def _warn_of_nan(params: Tree, where: str) -> None:

@@ -1,7 +1,9 @@
 """The fixed list of names that a torch file may use, and the object that each name makes. A name is never imported from
-the module that a file gives.
+the module that a file gives. Other names become a `Placeholder`, or are refused.
 """
 
+import builtins
+import re
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,10 +12,23 @@ from typing import Any
 import numpy as np
 
 from funcnet.weights.errors import UnsafeFileError, shown
+from funcnet.weights.plain import Placeholder
 from funcnet.weights.storages import DTYPES, STORAGE_DTYPES, UNTYPED, Storage
 
-__all__ = ["Maker", "StorageType", "admitted", "require_key"]
+__all__ = ["Maker", "StorageType", "admitted", "external_in_text", "require_key"]
 
+# Modules and names that run code. A file that uses them is refused, even if it has weights too.
+_HARMFUL_MODULES = (
+    *("os", "posix", "nt", "sys", "subprocess", "importlib", "runpy", "code", "ctypes", "pickle", "_pickle", "marshal"),
+    *("shutil", "socket", "pty", "webbrowser", "torch.hub"),
+)
+_HARMFUL = (
+    *("types.FunctionType", "types.CodeType", "torch.load", "torch.serialization.load"),
+    "torch.storage._load_from_bytes",
+)
+# In protocol 0, the tuple of a storage, with or without the view None, and that of the class of a module, are text.
+_STORAGE = re.compile(rb"\('storage', <class '([\w.]+)'>, '(\w+)', '[\w:]+', (\d{1,19})(?:, None)?\)")
+_MODULE = re.compile(rb"\('module', <class '([\w.]+)'>, .*\)")
 _KEYS = (str, int, float, complex, bool, type(None), bytes)
 
 
@@ -35,10 +50,12 @@ class StorageType:
 
 
 def admitted(module: str, name: str) -> Any:
-    """Return the entry for a name in the list of admitted names: a `Maker`, a `StorageType` or a numpy dtype.
+    """Return the entry for a name in the list of admitted names: a `Maker`, a `StorageType` or a numpy dtype. For any
+    other name, return a `Placeholder`.
 
     Raises:
-        UnsafeFileError: if the name is not in the list.
+        UnsafeFileError: if the name is one of a function that runs code, such as `os.system`, or of tensors that numpy
+            does not support.
     """
     full = f"{'builtins' if module == '__builtin__' else module}.{name}"
     if full in _MAKERS:
@@ -50,7 +67,29 @@ def admitted(module: str, name: str) -> Any:
     if module == "torch.storage" and name == UNTYPED:
         return StorageType(np.dtype(np.uint8))
     expected = "expected only names for tensors, numbers, strings, lists and dicts"
-    raise UnsafeFileError(f"the name {full[:120]!r} is not allowed; {expected}, got {_reason(full)}")
+    refusal = f"the name {full[:120]!r} is not allowed; {expected}, got {_reason(full)}"
+    if _is_harmful(full) or any(full.startswith(start) for start in _TENSORS):
+        raise UnsafeFileError(refusal)
+    return Placeholder(full, refusal)
+
+
+def external_in_text(line: bytes) -> tuple[Any, ...] | None:
+    """Return the tuple that a line of protocol 0 describes: ('storage', class, key, device, count) or ('module', class,
+    file, source). Return None if the line describes something else.
+
+    Raises:
+        UnsafeFileError: as `admitted`.
+    """
+    if found := _STORAGE.fullmatch(line):
+        kind, key, count = (part.decode() for part in found.groups())
+        return "storage", _class(kind), key, "cpu", int(count)
+    found = _MODULE.fullmatch(line)
+    return None if found is None else ("module", _class(found[1].decode()), None, None)
+
+
+def _class(full: str) -> Any:
+    module, _, name = full.rpartition(".")
+    return admitted(module, name)
 
 
 def require_key(key: Any) -> Any:
@@ -61,7 +100,7 @@ def require_key(key: Any) -> Any:
         ValueError: if the type of the key is not allowed.
     """
     for part in key if type(key) is tuple else (key,):
-        if type(part) not in _KEYS and not isinstance(part, np.dtype):
+        if type(part) not in _KEYS and not isinstance(part, np.dtype | Placeholder):
             raise ValueError(
                 f"a dict or set has a key of type {type(key).__name__}; expected a string, a number, a dtype or a "
                 "tuple of these"
@@ -69,8 +108,17 @@ def require_key(key: Any) -> Any:
     return key
 
 
+def _is_harmful(full: str) -> bool:
+    """Return whether a name, such as "os.system", suggests that the file wants to run code."""
+    module, _, name = full.rpartition(".")
+    if module == "builtins":
+        found = getattr(builtins, name, None)  # getattr itself is in pickles of methods
+        return callable(found) and not isinstance(found, type) and name != "getattr"
+    return full in _HARMFUL or f"{module}.".startswith(tuple(f"{bad}." for bad in _HARMFUL_MODULES))
+
+
 def _reason(full: str) -> str:
-    for start, reason in _REASONS.items():
+    for start, reason in (_TENSORS | _OTHERS).items():
         if full.startswith(start):
             return reason
     return (
@@ -221,7 +269,7 @@ _MAKERS = _REBUILD | {
     "builtins.complex": Maker("complex", _complex),
     "_codecs.encode": Maker("encode", _encode),
 }
-_REASONS = {  # if one prefix begins another, the longer one is first
+_TENSORS = {  # prefixes of names of tensors without an equivalent in numpy; the longer one of two is first
     "torch._utils._rebuild_sparse": "a sparse tensor, which numpy does not support. Save x.to_dense() instead",
     "torch._utils._rebuild_qtensor": "a quantized tensor, which numpy does not support. Save x.dequantize() or "
     "x.int_repr() instead",
@@ -232,9 +280,11 @@ _REASONS = {  # if one prefix begins another, the longer one is first
     "torch._utils._rebuild_device_tensor_from_numpy": "a tensor inside a numpy pickle. Save x.cpu() instead",
     "torch._utils._rebuild_xla": "a tensor inside a numpy pickle. Save x.cpu() instead",
     "torch.Q": "a quantized storage, which numpy does not support. Save x.dequantize() or x.int_repr() instead",
-    "torch.complex32": "half-precision complex numbers, which numpy does not support. Save x.to(torch.complex64) "
-    "instead",
+    "torch.complex32": (
+        _COMPLEX := "half-precision complex numbers, which numpy does not support. Save x.to(torch.complex64) instead"
+    ),
+    "torch.ComplexHalf": _COMPLEX,
     "torch.distributed": "a distributed tensor. Save its full_tensor() instead",
     "torch.jit": "a TorchScript object. Save its state_dict() instead",
-    "numpy": "a pickled numpy object. Save it as a tensor or as a Python number instead",
 }
+_OTHERS = {"numpy": "a pickled numpy object. Save it as a tensor or as a Python number instead"}

@@ -1,8 +1,12 @@
-"""The error for unsafe files, and a function that shows part of a file in a message."""
+"""The error for unsafe files, a check of the arrays that are saved, and a function that shows part of a file."""
 
 from typing import Any
 
-__all__ = ["UnsafeFileError", "shown"]
+import numpy as np
+
+from funcnet.random import is_key
+
+__all__ = ["UnsafeFileError", "check_array", "shown"]
 
 
 class UnsafeFileError(ValueError):
@@ -10,6 +14,18 @@ class UnsafeFileError(ValueError):
 
     The file is rejected before anything is called, imported or opened.
     """
+
+
+def check_array(name: str, array: Any) -> None:
+    """Raise a TypeError for an array that a file would not give back: random keys, or an array with a mask."""
+    if is_key(array):
+        raise TypeError(
+            f"{name} is a random key; expected an array of numbers, got {array.dtype}. Save jax.random.key_data(key)."
+        )
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} has a mask; expected a plain array, got a MaskedArray. Save array.filled(value), or both parts."
+        )
 
 
 def shown(value: Any) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from funcnet.weights import safetensors_format, sharded, torch_legacy, torch_zip
 from funcnet.weights.errors import UnsafeFileError
-from funcnet.weights.kinds import LEGACY, SAFETENSORS, TORCH_ZIP, kind_of
+from funcnet.weights.kinds import LEGACY, SAFETENSORS, TORCH_ZIP, describe, kind_of
 from funcnet.weights.tensorflow_checkpoint import INDEX, TensorFlowCheckpoint
 
 __all__ = ["load", "save"]
@@ -22,7 +22,8 @@ def load(path: str | Path) -> Any:
     Args:
         path: one of the following.
             A `.safetensors` file.
-            A `.pt`, `.pth` or `.bin` file of `torch.save`, in the zip format or the format before torch 1.6.
+            A `.pt`, `.pth` or `.bin` file of `torch.save`, in the zip format or the format before torch 1.6, with any
+            pickle protocol.
             The `.index.json` file of weights that are split into several files of these formats.
             A TensorFlow checkpoint (`bert_model.ckpt` or its `.index` file).
             A directory that contains one of these files under Hugging Face's or Google's name (`model.safetensors`,
@@ -39,11 +40,16 @@ def load(path: str | Path) -> Any:
 
     Raises:
         FileNotFoundError: if the file or a file that its index lists does not exist, or the directory has no weights.
-        UnsafeFileError: if the file requires more than plain data, for example a call, an import, a pickled module, or
-            a sparse or quantized tensor. The message names the call, import or object that the file requires. The file
-            is rejected before any code is run.
-        ValueError: if the suffix is not supported, the content does not match the suffix, or the file is truncated or
-            damaged.
+        UnsafeFileError: if the file would run code, such as `os.system`, has a sparse or quantized tensor, or contains
+            objects that are not plain data, such as a pickled module, but no arrays. The message names the call or the
+            object. No code of the file is run.
+        ValueError: if the suffix is not supported, the content does not match the suffix (the message says what the
+            file contains), or the file is truncated or damaged.
+
+    Warns:
+        UserWarning: if a torch file has other objects beside the arrays, such as an `argparse.Namespace` or a numpy
+            scalar. They are left out and named: an entry of a dict or a set is removed, and None takes the place of an
+            item of a list or a tuple.
 
     Differs from torch:
         `torch.load(weights_only=True)` requires torch and reads the complete file. `load` leaves out the Python
@@ -141,20 +147,27 @@ def _open(path: Path) -> Any:
     kind = kind_of(path)
     expected = (TORCH_ZIP, LEGACY) if path.suffix in _TORCH else (SAFETENSORS,)
     if kind not in expected:
-        other = {SAFETENSORS: ".safetensors", TORCH_ZIP: ".pt", LEGACY: ".pt"}.get(kind)
-        advice = f" Rename it to {other}." if other else ""
         raise ValueError(
             f"the content does not match the suffix {path.suffix!r}; expected {' or '.join(expected)}, got "
-            f"{kind or 'an unknown format. The file may be truncated or damaged'}.{advice}"
+            f"{_content(path)}"
         )
     if kind == SAFETENSORS:
         return safetensors_format.read(path)
     return torch_zip.read(path) if kind == TORCH_ZIP else torch_legacy.read(path)
 
 
+def _content(path: Path) -> str:
+    """Return what a file contains, and what to do about its suffix."""
+    kind = describe(path)
+    other = {SAFETENSORS: ".safetensors", TORCH_ZIP: ".pt", LEGACY: ".pt"}.get(kind)
+    advice = f" Rename it to {other}." if other else ""
+    return f"{kind or 'an unknown format. The file may be truncated or damaged'}.{advice}"
+
+
 def _require_known(path: Path, what: str) -> None:
     if path.suffix not in _FORMATS:
+        is_read = what == "load" and path.is_file()
         raise ValueError(
             f"weights.{what}: {path.name!r} has a suffix that is not supported; expected {' or '.join(_FORMATS)}, "
-            f"got {path.suffix!r}. Rename or convert the file."
+            f"got {path.suffix!r}{f' and {_content(path)}' if is_read else '. Rename or convert the file.'}"
         )

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from funcnet.weights.errors import check_array
 from funcnet.weights.storages import DTYPES, STORAGE_DTYPES, UNTYPED
 
 __all__ = ["Pickler"]
@@ -146,6 +147,7 @@ class Pickler:
 
         For a dtype without a storage class in torch, write `_rebuild_tensor_v3` with the dtype as its last argument.
         """
+        check_array(where, value)
         dtype = np.dtype(value.dtype)
         dtype = dtype.newbyteorder("=") if dtype.byteorder == ">" else dtype
         if dtype not in _NAMES:

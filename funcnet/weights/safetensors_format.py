@@ -13,6 +13,7 @@ import safetensors
 import safetensors.numpy
 
 from funcnet.files import replacing
+from funcnet.weights.errors import check_array
 from funcnet.weights.mapped import FilePlace, MappedFile
 
 __all__ = ["flatten", "read", "write"]
@@ -93,6 +94,7 @@ def _flatten(tree: Mapping[str, Any], prefix: str, into: dict[str, Any]) -> None
                 f"weights.save: {name!r} is not an array; expected a numpy or JAX array, got {type(value).__name__}. "
                 "Omit or convert this value."
             )
+        check_array(f"weights.save: {name!r}", value)
         if name in into:
             raise ValueError(
                 f"weights.save: two leaves have the same name; expected each name once, got {name!r} twice. Rename one."

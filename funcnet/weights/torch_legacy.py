@@ -10,12 +10,21 @@ from typing import Any
 
 from funcnet.weights.errors import shown
 from funcnet.weights.mapped import FilePlace, MappedFile
+from funcnet.weights.plain import warn_of
 from funcnet.weights.storages import Storages, Survey
 from funcnet.weights.unpickle import Unpickler
 
-__all__ = ["read"]
+__all__ = ["begins", "read"]
 
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
+
+
+def begins(head: bytes) -> bool:
+    """Return whether a file that begins with `head` is in this format: whether its first pickle is the magic number."""
+    try:
+        return bool(Unpickler(head).load() == _MAGIC)
+    except ValueError:
+        return False
 
 
 def read(path: Path) -> Any:
@@ -37,7 +46,10 @@ def read(path: Path) -> Any:
     reader = Unpickler(file.data, first.end)
     keys = reader.load()
     places = _places(file, keys, survey, reader.end)
-    return Unpickler(file.data, position, Storages(file, places)).load()
+    last = Unpickler(file.data, position, Storages(file, places))
+    tree = last.load()
+    warn_of(last.omitted, path)
+    return tree
 
 
 def _places(file: MappedFile, keys: Any, survey: Survey, position: int) -> dict[str, FilePlace]:

@@ -15,8 +15,10 @@ import numpy as np
 
 from funcnet.files import replacing
 from funcnet.weights.errors import UnsafeFileError
+from funcnet.weights.kinds import describe_zip
 from funcnet.weights.mapped import FilePlace, MappedFile
 from funcnet.weights.pickle_writer import Pickler
+from funcnet.weights.plain import warn_of
 from funcnet.weights.storages import Storages
 from funcnet.weights.unpickle import Unpickler
 
@@ -33,9 +35,10 @@ def read(path: Path) -> Any:
     places = _records(path, file)
     roots = [name.removesuffix("data.pkl") for name in places if name.count("/") == 1 and name.endswith("/data.pkl")]
     if len(roots) != 1:
+        what = describe_zip(places)
         raise ValueError(
             f"the file is not an archive of torch.save; expected one record <name>/data.pkl, got {len(roots)} such "
-            f"records among {', '.join(list(places)[:5]) or 'no records'}"
+            f"records among {', '.join(list(places)[:5]) or 'no records'}{what and f'. It is {what}'}"
         )
     root = roots[0]
     content = lambda place: bytes(file.data[place.start : place.start + place.size])
@@ -52,6 +55,7 @@ def read(path: Path) -> Any:
             f"the record {root}data.pkl does not end with its pickle; expected no more bytes, got "
             f"{len(pickle) - reader.end}"
         )
+    warn_of(reader.omitted, path)
     return tree
 
 

@@ -1,10 +1,10 @@
 """Read pickles that contain only plain data.
 
 Python's own unpickler imports any name and calls the object that it finds. This reader interprets the opcodes itself. A
-name is looked up in the list of `admitted.py`, and only functions of that list are called. All other opcodes that make,
-call or import objects are refused. All protocols (0 to 5) are supported. The memory is bounded by the length of
-the file, because lengths are checked against the remaining bytes, copies are counted, and shared parts are counted once
-per occurrence.
+name is looked up in the list of `admitted.py`, and only functions of that list are called. A `Placeholder` takes the
+place of an object of another class, and is left out of the result. All other opcodes that make, call or import objects
+are refused. All protocols (0 to 5) are supported. The memory is bounded by the length of the file, because lengths are
+checked against the remaining bytes, copies are counted, and shared parts are counted once per occurrence.
 """
 
 import codecs
@@ -15,20 +15,16 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from funcnet.weights.admitted import Maker, StorageType, admitted, require_key
+from funcnet.weights.admitted import Maker, StorageType, admitted, external_in_text, require_key
 from funcnet.weights.errors import UnsafeFileError, shown
+from funcnet.weights.plain import Omission, Placeholder, plain_data
 from funcnet.weights.storages import Store
 
 __all__ = ["Unpickler"]
 
-_MAX_DEPTH = 200
 _MAX_LINE, _MAX_INT = 65_536, 256  # largest sizes in bytes of a line of text, which protocol 0 uses, and of an integer
 _SPARE = 100_000  # nodes and copied items that are always allowed
 _SHARED, _COPIED = 100, 4  # additional nodes and copied items that are allowed per byte of the pickle
-_LEAVES = (type(None), bool, int, float, complex, str, bytes, bytearray, np.ndarray)
-_BRANCHES = (list, tuple, dict, set, frozenset)
 
 
 class _Stop(Exception):
@@ -36,7 +32,9 @@ class _Stop(Exception):
 
 
 class Unpickler:
-    """Reads the pickle that begins at byte `start` of `data`. After `load`, `end` is the position after the pickle."""
+    """Reads the pickle that begins at byte `start` of `data`. After `load`, `end` is the position after the pickle, and
+    `omitted` lists the objects that are left out.
+    """
 
     def __init__(self, data: bytes | mmap.mmap, start: int = 0, store: Store | None = None):
         self._data, self._start, self.end, self._store = data, start, start, store
@@ -44,18 +42,22 @@ class Unpickler:
         self._below: list[list[Any]] = []  # the stacks before each mark
         self._memo: dict[int, Any] = {}
         self._copied = 0
+        self._at = start  # of the current opcode
+        self._placeholders: list[Placeholder] = []
+        self.omitted: list[Omission] = []
 
     def load(self) -> Any:
         """Return the tree: None, numbers, strings, bytes, numpy arrays, dtypes, and lists, tuples, dicts and sets.
 
+        Objects of other classes are left out if the tree has arrays; see `plain_data`.
+
         Raises:
-            UnsafeFileError: if the pickle requires more than the names in the list of `admitted.py`.
+            UnsafeFileError: if the pickle would run code, or contains objects of other classes but no array.
             ValueError: if the pickle is damaged, is nested too deeply, or needs too much memory for its length.
         """
-        at = self._start
         try:
             while True:
-                at = self.end
+                self._at = self.end
                 code = self._take(1)[0]
                 if code in _REFUSED:
                     raise UnsafeFileError(f"the opcode {_REFUSED[code]}; expected plain data")
@@ -65,11 +67,15 @@ class Unpickler:
         except _Stop as stop:
             (value,) = stop.args
         except UnsafeFileError as error:
-            raise UnsafeFileError(f"the pickle is refused at byte {at - self._start}: {error}") from None
+            raise UnsafeFileError(self._refused(error)) from None
         except (ValueError, TypeError, IndexError, KeyError, OverflowError, struct.error) as error:
-            raise ValueError(f"the pickle is invalid at byte {at - self._start}: {error}") from None
-        _require_plain(value, _SPARE + _SHARED * (self.end - self._start))
-        return value
+            raise ValueError(f"the pickle is invalid at byte {self._at - self._start}: {error}") from None
+        tree, omitted = plain_data(value, self._placeholders, _SPARE + _SHARED * (self.end - self._start))
+        self.omitted += omitted
+        return tree
+
+    def _refused(self, text: object) -> str:
+        return f"the pickle is refused at byte {self._at - self._start}: {text}"
 
     # Helpers of the opcodes
 
@@ -101,10 +107,15 @@ class Unpickler:
     def _top(self, kind: type = object) -> Any:
         if not self._stack:
             raise ValueError("the stack is empty; expected a value on it")
+        if self._drops() and kind is not object:
+            return kind()
         if not isinstance(self._stack[-1], kind):
             got = type(self._stack[-1]).__name__
             raise ValueError(f"items are added to the wrong type; expected a {kind.__name__}, got a {got}")
         return self._stack[-1]
+
+    def _drops(self) -> bool:  # what is added to an object that is not made
+        return isinstance(self._stack[-1], Placeholder)
 
     def _mark(self) -> None:
         self._below.append(self._stack)
@@ -139,7 +150,7 @@ class Unpickler:
 
     def _add_all(self) -> None:
         items = self._since_mark()
-        self._top(set).update(map(require_key, items))
+        self._top(set).update(() if self._drops() else map(require_key, items))
 
     def _dict(self) -> None:
         items = self._since_mark()
@@ -150,7 +161,7 @@ class Unpickler:
         target = self._top(dict)
         if len(items) % 2:
             raise ValueError("a dict has a key without a value; expected pairs of keys and values")
-        for key, value in zip(items[::2], items[1::2], strict=True):
+        for key, value in () if self._drops() else zip(items[::2], items[1::2], strict=True):
             target[require_key(key)] = value
 
     def _integer(self, size: int) -> None:
@@ -180,9 +191,6 @@ class Unpickler:
         else:
             self._since_mark()
 
-    def _drop_all(self) -> None:
-        self._since_mark()
-
     def _decimal(self) -> None:
         """Push the value of the opcode INT, a line of text: an integer in digits, or a bool as 00 or 01."""
         line = self._line()
@@ -204,7 +212,7 @@ class Unpickler:
 
     def _name(self) -> None:
         module, name = self._line().decode(), self._line().decode()
-        self._push(admitted(module, name))
+        self._push(self._admitted(module, name))
 
     def _stacked_name(self) -> None:
         module, name = self._last(2)
@@ -212,16 +220,34 @@ class Unpickler:
             raise ValueError(
                 f"a name is not a string; expected two strings, got {type(module).__name__} and {type(name).__name__}"
             )
-        self._push(admitted(module, name))
+        self._push(self._admitted(module, name))
+
+    def _admitted(self, module: str, name: str) -> Any:
+        found = admitted(module, name)
+        if isinstance(found, Placeholder):
+            found = Placeholder(found.name, self._refused(found.refusal))
+            self._placeholders.append(found)
+        return found
 
     def _instance(self) -> None:
         module, name = self._line(), self._line()
-        raise UnsafeFileError(
-            f"the opcode INST would make an instance of {module + b'.' + name!r:.120}; expected plain data"
-        )
+        try:
+            kind = self._admitted(module.decode(), name.decode())
+        except UnsafeFileError:
+            kind = None
+        self._since_mark()
+        self._object("INST", kind, repr(module + b"." + name)[:120])
+
+    def _object(self, code: str, kind: Any, what: str = "a class") -> None:
+        """Push the object that an opcode would make of the class `kind`."""
+        if not isinstance(kind, Placeholder):
+            raise UnsafeFileError(f"the opcode {code} would make an instance of {what}; expected plain data")
+        self._push(kind)
 
     def _call(self) -> None:
         called, args = self._last(2)
+        if isinstance(called, Placeholder):
+            return self._push(called.called(args))
         if not isinstance(called, Maker) or called.make is None:
             name = called.name if isinstance(called, Maker) else type(called).__name__
             raise UnsafeFileError(f"calling {name!r} is not allowed; expected plain data")
@@ -233,30 +259,48 @@ class Unpickler:
         if self._copied > _SPARE + _COPIED * (self.end - self._start):
             most = _SPARE + _COPIED * (self.end - self._start)
             raise ValueError(f"too many items or bytes are copied; expected at most {most}, got {self._copied}")
+        unmade = [arg for arg in args if isinstance(arg, Placeholder)]
         try:
             self._push(called.make(*args))
         except TypeError:
             raise ValueError(f"the {len(args)} arguments of {called.name} do not match its signature") from None
+        except ValueError:
+            if not unmade:
+                raise
+            raise UnsafeFileError(unmade[0].refusal) from None  # such as an unknown dtype of a tensor
+        self.omitted += [Omission(f"an argument of {called.name}", arg.name) for arg in unmade]
+        return None
 
     def _build(self) -> None:
         """Set the attribute `_metadata` of an OrderedDict, which torch saves for a state_dict."""
         target, attributes = self._last(2)
+        if isinstance(target, Placeholder):
+            return self._push(target)
         if type(target) is not OrderedDict or type(attributes) is not dict or attributes.keys() != {"_metadata"}:
             name = target.name if isinstance(target, Maker) else type(target).__name__
             raise UnsafeFileError(
                 f"setting attributes of a {name} is not allowed; expected only _metadata of an OrderedDict"
             )
         target._metadata = attributes["_metadata"]  # type: ignore[attr-defined]
-        self._push(target)
+        return self._push(target)
 
-    def _persistent(self) -> None:
-        """Pop the tuple ('storage', class, key, device, count[, view]), and push the storage that the tuple describes.
+    def _persistent_text(self) -> None:
+        asked = external_in_text(self._line())
+        if asked is None:
+            raise UnsafeFileError("the opcode PERSID requires an external object; expected plain data")
+        self._external(asked)
 
-        Only files in the format before torch 1.6 have a `view`, which selects a part of the storage.
+    def _external(self, asked: Any) -> None:
+        """Push the storage that the tuple ('storage', class, key, device, count[, view]) describes.
+
+        Only files in the format before torch 1.6 have a `view`, which selects a part of the storage. They also have
+        tuples ('module', class, file, source) for the class of a pickled module.
         """
-        asked = self._pop()
-        what = asked[0] if type(asked) is tuple and len(asked) in (5, 6) else None
-        if type(what) not in (str, bytes) or what not in ("storage", b"storage"):
+        what = asked[0] if type(asked) is tuple and len(asked) in (4, 5, 6) else None
+        if type(what) is str and what == "module" and isinstance(asked[1], Placeholder):
+            self._placeholders.append(asked[1])
+            return self._push(asked[1])
+        if type(what) not in (str, bytes) or what not in ("storage", b"storage") or len(asked) == 4:
             raise UnsafeFileError(
                 f"the only external objects that are allowed are storages; expected a storage, got {shown(asked)}"
             )
@@ -268,56 +312,14 @@ class Unpickler:
         if self._store is None:
             raise ValueError("a storage is not allowed in this pickle; expected a number, a string, a list or a dict")
         storage = self._store.storage(key, kind.dtype, count)
-        self._push(storage if not view or view[0] is None else storage.part(view[0]))
-
-
-def _children(node: Any) -> list[Any]:
-    """Return the children of `node` that are containers, after checking that all other children are plain data."""
-    values: list[Any] = list(node.values()) if isinstance(node, dict) else list(node)
-    if type(node) is OrderedDict and vars(node):
-        values.append(vars(node)["_metadata"])
-    for value in values:
-        if type(value) not in _LEAVES and not isinstance(value, (*_BRANCHES, np.dtype)):
-            name = value.name if isinstance(value, Maker) else type(value).__name__
-            raise UnsafeFileError(f"the pickle contains {name!r} as a value; expected plain data")
-    return [value for value in values if isinstance(value, _BRANCHES)]
-
-
-def _require_plain(root: Any, most: int) -> None:
-    """Raise an error for a tree that is not plain data, contains itself, is too deep, or has more than `most` nodes.
-
-    A node that occurs several times in the tree is counted once per occurrence.
-    """
-    sizes: dict[int, tuple[int, int]] = {}  # of each finished branch: the number of nodes, and the depth
-    open_branches: set[int] = set()
-    todo: list[tuple[Any, list[Any] | None]] = [([root], None)]
-    while todo:
-        node, below = todo.pop()
-        if below is None:
-            if id(node) in sizes:
-                continue
-            if id(node) in open_branches:
-                raise ValueError("the pickle is invalid: a list or dict contains itself; expected a tree")
-            open_branches.add(id(node))
-            below = _children(node)
-            todo.append((node, below))
-            todo.extend((child, None) for child in below)
-            continue
-        open_branches.discard(id(node))
-        nodes = len(node) + sum(sizes[id(child)][0] for child in below)
-        depth = 1 + max((sizes[id(child)][1] for child in below), default=0)
-        if nodes > most:
-            raise ValueError(f"the pickle is invalid: its shared parts repeat too often; expected at most {most} parts")
-        if depth > _MAX_DEPTH:
-            raise ValueError(f"the pickle is invalid: it is nested too deeply; expected at most {_MAX_DEPTH} levels")
-        sizes[id(node)] = nodes, depth
+        return self._push(storage if not view or view[0] is None else storage.part(view[0]))
 
 
 def _operation(name: str) -> int:
     return getattr(pickle, name)[0]
 
 
-_OPERATIONS: dict[int, Callable[[Unpickler], None]] = {
+_OPERATIONS: dict[int, Callable[[Unpickler], Any]] = {
     _operation(name): does
     for name, does in {
         "PROTO": Unpickler._protocol,
@@ -325,7 +327,7 @@ _OPERATIONS: dict[int, Callable[[Unpickler], None]] = {
         "STOP": Unpickler._stop,
         "MARK": Unpickler._mark,
         "POP": Unpickler._drop,
-        "POP_MARK": Unpickler._drop_all,
+        "POP_MARK": Unpickler._since_mark,
         "DUP": lambda self: self._push(self._top()),
         "NONE": lambda self: self._push(None),
         "NEWTRUE": lambda self: self._push(True),
@@ -376,21 +378,21 @@ _OPERATIONS: dict[int, Callable[[Unpickler], None]] = {
         "GLOBAL": Unpickler._name,
         "STACK_GLOBAL": Unpickler._stacked_name,
         "INST": Unpickler._instance,
+        "OBJ": lambda self: self._object("OBJ", (self._since_mark() or [None])[0]),
+        "NEWOBJ": lambda self: self._object("NEWOBJ", self._last(2)[0]),
+        "NEWOBJ_EX": lambda self: self._object("NEWOBJ_EX", self._last(3)[0]),
         "REDUCE": Unpickler._call,
         "BUILD": Unpickler._build,
-        "BINPERSID": Unpickler._persistent,
+        "PERSID": Unpickler._persistent_text,
+        "BINPERSID": lambda self: self._external(self._pop()),
     }.items()
 }
 _REFUSED = {
     _operation(name): f"{name} {does}"
     for name, does in {
-        "OBJ": "would make an instance of a class",
-        "NEWOBJ": "would make an instance of a class",
-        "NEWOBJ_EX": "would make an instance of a class",
         "EXT1": "requires a registered extension",
         "EXT2": "requires a registered extension",
         "EXT4": "requires a registered extension",
-        "PERSID": "requires an external object",
         "NEXT_BUFFER": "requires an external buffer",
         "READONLY_BUFFER": "requires an external buffer",
     }.items()

@@ -140,3 +140,21 @@ def test_a_flipped_byte_in_the_weights_of_a_run_is_found(tmp_path, started):
     for path in (file, tmp_path):
         with pytest.raises(ValueError, match=r"model.safetensors has changed since it was written; expected SHA-256"):
             loading.load(path, net, resnet.NAMING)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_two_arrays_that_get_one_name(tmp_path, order):
+    """The last one in the file counts, as in transformers; equal ones are no matter."""
+    naming = loading.Naming(prefix="net.", encoder=("out.",), renamed=((r"\.gamma$", ".weight"),))
+    net, ones = nn.ModuleDict({"out": nn.LayerNorm(2)}), np.ones(2, np.float32)
+    for pair in (("out.gamma", "out.weight"), ("net.out.weight", "out.weight")):
+        names = pair[::order]
+        arrays = {names[0]: ones, "out.bias": ones, names[1]: 2 * ones}
+        weights.save(tmp_path / "a.pt", arrays)
+        with pytest.warns(
+            UserWarning, match=rf"two arrays .* are 'out.weight' in the model; .* '{names[0]}' and '{names[1]}'"
+        ):
+            params, _ = loading.load(tmp_path / "a.pt", net, naming)
+        np.testing.assert_array_equal(params["out"]["weight"], 2)
+        weights.save(tmp_path / "b.pt", arrays | {names[1]: ones})
+        loading.load(tmp_path / "b.pt", net, naming)

@@ -254,6 +254,23 @@ CONTAINERS: dict[str, Case] = {
     "kind: a tar archive": Case(".pt", tar(), BROKEN, "a tar archive. torch wrote tar archives before version 0.1.10"),
     "kind: nothing": Case(".pt", b"", BROKEN, "got an empty file"),
     "kind: an empty archive": Case(".pt", b"PK\x05\x06" + bytes(18), BROKEN, "an empty zip archive"),
+    **{
+        f"zip: calls {dotted} beside weights": Case(
+            ".pt",
+            zipped(b"\x80\x02](" + tensor() + imported(dotted, MARK)[2:-1] + b"e."),
+            UNSAFE,
+            f"the name '{dotted}' is not allowed",
+        )
+        for dotted in ("os.mkdir", "posix.system", "builtins.eval", "subprocess.Popen", "torch.hub.load", "torch.load")
+    },
+    "kind: 123 tensors of GGUF": Case(
+        ".safetensors", b"GGUF" + struct.pack("<IQQ", 3, 123, 5) + bytes(99), BROKEN, "a GGUF file, which is llama.cpp"
+    ),
+    "kind: HDF5 with a brace": Case(".safetensors", b"\x89HDF\r\n\x1a\n{" + bytes(99), BROKEN, "got an HDF5 file"),
+    "kind: JSON with a brace": Case(".safetensors", b'{"name":{"a": 1}}', BROKEN, "got JSON text"),
+    "kind: another archive": Case(
+        ".safetensors", zipped(b"N.", pkl="x/other.pkl"), BROKEN, "a zip archive that torch.save"
+    ),
     "kind: numpy's archive": Case(".pt", zipped(b"", pkl="a.npy"), BROKEN, "expected one record <name>/data.pkl"),
     "kind: a bare pickle": Case(".pt", pickle.dumps({"a": 1}), BROKEN, "a pickle that torch.save did not write"),
     "kind: a bare pickle that calls": Case(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import zipfile
 from collections import OrderedDict
 
 import jax
@@ -53,6 +54,40 @@ def test_other_suffixes_are_refused_by_name(tmp_path):
             weights.save(tmp_path / name, {})
 
 
+def test_what_a_file_contains_decides_and_is_named(tmp_path):
+    """Whatever its suffix and its first bytes are."""
+    array, wrong = np.ones(2, np.float32), "the content does not match the suffix"
+    np.savez(tmp_path / "a.npz", x=array)
+    np.savez_compressed(tmp_path / "b.npz", x=array)
+    np.save(tmp_path / "c.npy", array)
+    weights.save(tmp_path / "d.pt", {"x": array})
+    weights.save(tmp_path / "e.safetensors", {"x": array})
+    with zipfile.ZipFile(tmp_path / "f.keras", "w") as archive:
+        archive.writestr("model.weights.h5", b"")
+    (tmp_path / "g.gguf").write_bytes(b"GGUF" + bytes(99))
+    for file, suffix, text in (
+        (
+            "a.npz",
+            ".npz",
+            r"suffix that is not supported; .* got '.npz' and a NumPy archive\. Open it with numpy\.load",
+        ),
+        ("a.npz", ".safetensors", rf"{wrong}.* got a NumPy archive\. Open it with numpy\.load"),
+        ("a.npz", ".pt", r"not an archive of torch.save; .* among x\.npy\. It is a NumPy archive\. Open it with"),
+        ("b.npz", ".pt", r"the record 'x\.npy' is compressed"),
+        ("c.npy", ".pth", rf"{wrong}.* got a \.npy file\. Open it with numpy\.load"),
+        ("d.pt", ".ckpt", r"got '\.ckpt' and a zip archive of torch\.save\. Rename it to \.pt\.$"),
+        ("d.pt", ".safetensors", rf"{wrong}.* got a zip archive of torch\.save\. Rename it to \.pt\.$"),
+        ("e.safetensors", ".ckpt", r"got '\.ckpt' and a safetensors file\. Rename it to \.safetensors\.$"),
+        ("e.safetensors", ".bin", rf"{wrong}.* got a safetensors file\. Rename it to \.safetensors\.$"),
+        ("f.keras", ".keras", r"got '\.keras' and a Keras file"),
+        ("g.gguf", ".gguf", r"got '\.gguf' and a GGUF file, which is llama\.cpp's format"),
+    ):
+        path = tmp_path / f"x{suffix}"
+        path.write_bytes((tmp_path / file).read_bytes())
+        with pytest.raises(ValueError, match=text):
+            weights.load(path)
+
+
 def test_files_that_are_missing_or_broken(path):
     with pytest.raises(FileNotFoundError, match="does not exist"):
         weights.load(path)
@@ -96,6 +131,21 @@ def test_what_cannot_be_written_leaves_the_old_file(path):
         weights.save(path, {"a.b": np.ones(1), "a": {"b": np.ones(1)}})
     assert path.read_bytes() == before
     assert os.listdir(path.parent) == [path.name]
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pt"])
+@pytest.mark.parametrize(
+    ("array", "text"),
+    [
+        (jax.random.key(0), r"is a random key; .* got key<fry>\. Save jax\.random\.key_data\(key\)"),
+        (jax.random.split(jax.random.key(0, impl="rbg"), 3), r"is a random key; .* got key<rbg>"),
+        (np.ma.masked_equal([1, 2], 2), r"has a mask; expected a plain array, got a MaskedArray"),
+    ],
+)
+def test_arrays_that_would_not_come_back_are_refused(suffix, array, text, tmp_path):
+    with pytest.raises(TypeError, match=rf"a(\.|'\]\[')b'?\]? {text}"):
+        weights.save(tmp_path / f"x{suffix}", {"a": {"b": array}})
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_write_that_dies_leaves_the_old_file(path, monkeypatch):

@@ -22,9 +22,8 @@ from tests.models import torch_resnet
 FORMATS = {
     "zip": {},
     "old": {"_use_new_zipfile_serialization": False},
-    "protocol 3": {"pickle_protocol": 3},
-    "protocol 4": {"pickle_protocol": 4},
-    "protocol 5": {"pickle_protocol": 5},
+    **{f"protocol {n}": {"pickle_protocol": n} for n in (0, 1, 3, 4, 5)},
+    **{f"old, protocol {n}": {"pickle_protocol": n, "_use_new_zipfile_serialization": False} for n in (0, 1, 3, 4, 5)},
 }
 DTYPES = [
     *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64, torch.complex128, torch.bool),

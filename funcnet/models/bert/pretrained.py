@@ -90,7 +90,9 @@ def from_pretrained(
 
     Warns:
         UserWarning: if weights are missing from the file and are newly initialised, or the file has weights that no
-            BERT model has. One message lists all of them. Another warning names weights that are NaN or infinite.
+            BERT model has. One message lists all of them. Other warnings name weights that are NaN or infinite, and
+            tied weights that differ in the file. Of these, the word table and `cls.predictions.bias` are used, as in
+            transformers.
 
     Example:
         >>> import tempfile

@@ -320,12 +320,12 @@ class Module(Description, Hooked, Placed, Sharded, state_dict_hooks.LoadsStateDi
         """Return (params, state) from {dotted name: NumPy, JAX or torch array}, cast as torch's `copy_` does.
 
         Args:
-            sd: state_dict with torch's names and shapes. One name of a tied array is enough.
-            strict: whether missing and unexpected names raise an error.
+            sd: state_dict with torch's names and shapes. One name of a tied array is enough. The last one counts.
+            strict: whether missing, unexpected and different tied names raise an error. If not, the latter only warn.
             into: (params, state) that supply the dtypes, and the values that `sd` lacks if not `strict`.
 
         Raises:
-            ValueError: if names are missing or unexpected, or shapes differ. The message lists all these names.
+            ValueError: if an array does not fit. The message lists all names that are wrong.
             TypeError: if `sd` is not a mapping, or `into` is not a pair.
         """
         return state_dict.load(self, sd, strict, into)

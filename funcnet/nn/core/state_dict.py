@@ -26,7 +26,7 @@ from funcnet.random import is_key, wrap_keys
 
 Tree = dict[str, Any]
 
-__all__ = ["Entry", "Match", "dump", "entries_of", "fresh", "indexed", "load", "match", "restack"]
+__all__ = ["Entry", "Match", "disagreements", "dump", "entries_of", "fresh", "indexed", "load", "match", "restack"]
 
 
 class Match(NamedTuple):
@@ -187,6 +187,42 @@ def _to_numpy(where: str, name: str, value: Any) -> Any:
         ) from None
 
 
+def disagreements(entries: list[Entry], sd: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the pairs of names in `sd` that belong to one tied array, but have different values. The first name of a
+    pair is the first name of the array that `sd` has.
+    """
+    first: dict[tuple[str, tuple[int, ...]], str] = {}
+    found = []
+    for entry in entries:
+        if entry.name in sd:
+            name = first.setdefault((entry.home, entry.layer), entry.name)
+            if name != entry.name and not _same(sd[name], sd[entry.name], entry):
+                found.append((name, entry.name))
+    return found
+
+
+def _same(one: Any, other: Any, entry: Entry) -> bool:
+    if one is other or any(isinstance(x, jax.core.Tracer) or not _fits(x, entry.shape) for x in (one, other)):
+        return True  # traced arrays are not compared, and those of a wrong shape are errors
+    dtype = np.uint32 if is_key(entry.leaf) else entry.leaf.dtype
+    a, b = (np.asarray(_to_numpy("", entry.name, x)).astype(dtype).reshape(-1) for x in (one, other))
+    return np.array_equal(a, b, equal_nan=True)
+
+
+def _tied_errors(where: str, entries: list[Entry], sd: Mapping[str, Any], strict: bool) -> list[str]:
+    """Return an error for the different arrays of tied ones. If not `strict`, warn of them and return nothing."""
+    different = ", ".join(f"{other} is not equal to {name}" for name, other in disagreements(entries, sd))
+    if different and strict:
+        return [f"tied but different: {different}. Remove one. strict=False loads the last one, as torch does."]
+    if different:
+        warnings.warn(
+            f"{where}: sd has different arrays for a tied one; expected equal arrays, got others: {different}. The "
+            "last one is loaded, as in torch.",
+            stacklevel=4,
+        )
+    return []
+
+
 def _complain(module: Any, sd: Mapping[str, Any], found: Match, strict: bool, errors: list[str]) -> None:
     lines = [*errors]
     expected = {entry.name: entry.shape for entry in entries_of(module)}
@@ -259,7 +295,8 @@ def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tre
     prepared = hooks.before_load(module, sd, strict)
     sd, found = prepared.sd, _match(module, prepared)
     hooks.after_load(module, hooks.IncompatibleKeys(found.missing, found.unexpected))
-    _complain(module, sd, found, strict, prepared.errors)
+    entries = list(entries_of(module))
+    _complain(module, sd, found, strict, [*prepared.errors, *_tied_errors(where, entries, sd, strict)])
     lacking = [name for name in found.missing if name not in prepared.missing]
     if lacking and into is None:
         raise ValueError(
@@ -270,7 +307,6 @@ def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tre
         if name in sd:
             owner.set_extra_state(sd[name])
     values: dict[str, dict[tuple[int, ...], Any]] = {}
-    entries = list(entries_of(module))
     notes.STARTED.add(entry.leaf for entry in entries)
     if sd and entries and not any(entry.name in sd for entry in entries):
         warnings.warn(

@@ -1,6 +1,10 @@
 """Directories and transformers: what we save it opens with equal logits, and back; and the same guesses."""
 
+import warnings
+
 import numpy as np
+import pytest
+import safetensors.torch
 import torch
 import transformers
 
@@ -53,3 +57,40 @@ def test_the_encoder_out_of_transformers_models_with_other_heads(tmp_path, sizes
     model, params, state = bert.from_pretrained(tmp_path)
     expected = run_reference(theirs.bert, batch)
     assert relative(model.apply(params, state, **batch)[0][1], expected[1], expected) < 1e-5
+
+
+WORDS, DECODER = "bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"
+BIAS, DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "pytorch_model.bin"])
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({DECODER: 1.0}, [f"{DECODER} is not equal to {WORDS}"]),
+        ({WORDS: 1.0}, [f"{DECODER} is not equal to {WORDS}"]),
+        ({DECODER_BIAS: 1.0, BIAS: 2.0}, [f"{DECODER_BIAS} is not equal to {BIAS}"]),
+        ({DECODER: np.nan, DECODER_BIAS: 1.0}, [f"{DECODER} is not equal to {WORDS}", f"{DECODER_BIAS} is not"]),
+        ({WORDS: 1.0, DECODER: 1.0, BIAS: np.nan, DECODER_BIAS: np.nan}, []),
+        ({DECODER: None, BIAS: 2.0, DECODER_BIAS: None}, []),
+    ],
+)
+def test_of_tied_weights_that_differ_in_a_file_we_take_those_of_transformers(tmp_path, sizes, file, changed, told):
+    reference = make_reference(sizes)
+    reference.config.save_pretrained(tmp_path)
+    arrays = {name: tensor.clone() for name, tensor in reference.state_dict().items()}
+    for name, value in changed.items():
+        tensor = arrays.pop(name)
+        arrays |= {} if value is None else {name: torch.full_like(tensor, value)}
+    if file == "pytorch_model.bin":
+        torch.save(arrays, tmp_path / file)
+    else:
+        safetensors.torch.save_file(arrays, tmp_path / file, metadata={"format": "pt"})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model, params, state = bert.from_pretrained(tmp_path, bert.BertForPreTraining)
+    said = [str(w.message) for w in caught if "differ in the file" in str(w.message)]
+    assert len(said) == bool(told) and all(text in said[0] for text in told), said
+    theirs = transformers.BertForPreTraining.from_pretrained(tmp_path).state_dict()
+    for name, array in model.state_dict(params, state).items():
+        np.testing.assert_array_equal(array, theirs[name])
