@@ -22,20 +22,33 @@ from funcnet.text.sentences import split_paragraphs
 
 __all__ = ["Page", "plain_text", "read_pages"]
 
-COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
-INLINE = ("ref", "math", "chem", "ce", "code", "includeonly", "maplink", "templatestyles")
+INLINE = ("ref", "math", "chem", "ce", "includeonly", "maplink", "templatestyles")
 BLOCKS = (
     *("gallery", "timeline", "score", "syntaxhighlight", "source", "pre", "imagemap", "mapframe", "graph", "hiero"),
     *("inputbox", "templatedata"),
 )
-OPENED = re.compile(rf"<({'|'.join((*INLINE, *BLOCKS))})\b[^<>]*>", re.IGNORECASE)
-CLOSED = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in (*INLINE, *BLOCKS)}
+# MediaWiki parses no markup inside a comment or an extension's element. <code> is plain HTML, so it is removed later.
+UNPARSED = re.compile(rf"<(?:(!--)|({'|'.join((*INLINE, *BLOCKS, 'nowiki'))})(?=[\s/>])[^<>]*>)", re.IGNORECASE)
+CODE = re.compile(r"<(code)(?=[\s/>])[^<>]*>", re.IGNORECASE)
+CLOSED = {name: re.compile(rf"</{name}\s*>", re.IGNORECASE) for name in (*INLINE, *BLOCKS, "nowiki", "code")}
+CLOSED["!--"] = re.compile(r"-->|\Z")
+ENTITY_OR_MARK = re.compile(r"&#?\w+;|[!-%'-/:-@\[-`{-~]")  # a mark is any ASCII punctuation but &
 TABLE = re.compile(r"^[ \t:*#;]*(?P<open>\{\|)|^[ \t]*\|\}(?!\})", re.MULTILINE)
 ROW = re.compile(r"[ \t]*(?:\||[:*#;]*\{\||!.*(?:!!|\|))")
 ROW_OR_HEADS = re.compile(r"[ \t]*(?:[|!]|[:*#;]*\{\|)")
 FIRST_ROW = re.compile(r"^[ \t]*(?:\||!.*\n[ \t]*[|!])", re.MULTILINE)
-WEB = re.compile(r"\[(?:https?:|ftp:)?//[^\s\]]*[ \t]?([^\]\n]*)\]")
-TAG = re.compile(r"</?([a-zA-Z][^\s<>/]*)[^<>]*>")
+URL = r"\[(?:https?:|ftp:)?//"
+WEB = re.compile(rf"{URL}[^\s\[\]]*+[ \t]?((?:(?!{URL})[^\]\n])*+)\]")
+# The elements that MediaWiki's Sanitizer allows, and those of the preprocessor and of common extensions. The others,
+# such as <a>, are shown as they are written.
+ELEMENTS = (
+    "abbr|b|bdi|bdo|big|blockquote|br|caption|center|cite|code|data|dd|del|dfn|div|dl|dt|em|font|"
+    "h1|h2|h3|h4|h5|h6|hr|i|ins|kbd|li|link|mark|meta|ol|p|q|rb|rp|rt|rtc|ruby|s|samp|small|span|strike|"
+    "strong|sub|sup|table|td|th|time|tr|tt|u|ul|var|wbr|"
+    "categorytree|charinsert|dynamicpagelist|indicator|langconvert|languages|noinclude|nowiki|onlyinclude|"
+    "pagelist|pagequality|pages|phonos|poem|quiz|references|rss|section|translate|tvar"
+)
+TAG = re.compile(rf"</?({'|'.join((ELEMENTS, *INLINE, *BLOCKS))})(?=[\s/>])[^<>]*>", re.IGNORECASE)
 LINES = ("br", "hr", "li", "dd", "dt", "td", "th", "tr", "caption")
 PARAGRAPHS = (
     *("p", "div", "center", "blockquote", "poem", "table", "ul", "ol", "dl"),
@@ -45,6 +58,7 @@ HEADING = re.compile(r"^=.*=[ \t\0]*$", re.MULTILINE)
 LIST = re.compile(r"^(?:[*#:;]+\s*|-{4,})", re.MULTILINE)
 QUOTES = re.compile(r"'{2,5}")
 SWITCH = re.compile(r"__(?:[^\W_a-z]+_)*[^\W_a-z]+__")  # __NOTOC__, also in other languages: __БЕЗ_ОГЛ__
+MAGIC = {"!": "|", "=": "="}  # the words {{!}} and {{=}}, which stand for characters
 GAP = "\0"  # stands for a removed part, which is a space between two letters or digits; XML has no such character
 AT_START, BETWEEN = re.compile(r"^\0+", re.MULTILINE), re.compile(r"(?<=\w)\0+(?=\w)")
 MEDIA, FILE, CATEGORY = "-2", "6", "14"  # keys of the namespaces whose links are not text
@@ -119,26 +133,30 @@ def plain_text(wikitext: str, *, hidden: Collection[str] = ()) -> str:
         'Paris moved.'
     """
     names = {_namespace(name) for name in (*KNOWN, *hidden)}
-    text = _without_hidden(COMMENT.sub("", wikitext.replace(GAP, "")))
-    text = AT_START.sub("", _matched(text, "{}", lambda inside: GAP))
+    text = _without_hidden(_without_hidden(wikitext.replace(GAP, ""), UNPARSED), CODE)
+    text = AT_START.sub("", _matched(text, "{}", lambda inside: MAGIC.get(inside.strip(), GAP)))
     text = _without_tables(text)
     text = _matched(text, "[]", lambda inside: _words_of_link(inside, names))
     text = WEB.sub(lambda match: match[1] or GAP, text)
     text = HEADING.sub(lambda match: "\n\n" + match[0].strip("= \t\0") + "\n\n", text)
-    text = TAG.sub(_white_space, LIST.sub("", text))
-    text = html.unescape(SWITCH.sub(GAP, QUOTES.sub("", text)))
+    text = TAG.sub(_white_space, QUOTES.sub("", LIST.sub("", text)))  # last: ''Titanic''<nowiki/>'s keeps one quote
+    text = html.unescape(SWITCH.sub(GAP, text))
     text = BETWEEN.sub(" ", text).replace(GAP, "")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in split_paragraphs(text))
 
 
-def _without_hidden(text: str) -> str:
-    """Remove the elements with the names in `INLINE` and `BLOCKS`, such as references, and their content. A tag that is
-    never closed remains, as in MediaWiki.
+def _without_hidden(text: str, opening: re.Pattern[str]) -> str:
+    """Remove comments and elements, such as references, and their content. The content of `<nowiki>` remains, with its
+    marks as character references, which are no markup. A tag that is never closed remains, as in MediaWiki.
+
+    Args:
+        text: wikitext.
+        opening: pattern of `<!--` and of the tags that open elements, with their name as its only matched group.
     """
     kept, place = [], 0
     unclosed: set[str] = set()
-    for opened in OPENED.finditer(text):
-        name = opened[1].lower()
+    for opened in opening.finditer(text):
+        name = opened[opened.lastindex or 0].lower()
         if opened.start() < place or name in unclosed:
             continue
         end = opened if opened[0].endswith("/>") else CLOSED[name].search(text, opened.end())
@@ -146,8 +164,14 @@ def _without_hidden(text: str) -> str:
             unclosed.add(name)
             continue
         kept += [text[place : opened.start()], "\n\n" if name in BLOCKS else ""]
+        if name == "nowiki":  # the tag, which is removed later, separates the marks before it from those behind it
+            kept += ["<nowiki/>", ENTITY_OR_MARK.sub(_reference, text[opened.end() : end.start()])]
         place = end.end()
     return "".join([*kept, text[place:]])
+
+
+def _reference(found: re.Match[str]) -> str:
+    return found[0] if found[0].startswith("&") else f"&#{ord(found[0])};"
 
 
 def _matched(text: str, pair: str, replace: Callable[[str], str]) -> str:

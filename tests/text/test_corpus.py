@@ -6,7 +6,7 @@ import pathlib
 import warnings
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from funcnet.text import (
@@ -44,7 +44,6 @@ def test_one_file_is_split_at_blank_lines(tmp_path):
     assert read_corpus(str(tmp_path / "a.txt"), documents="file") == ["First.\nStill first.\n  \n\nSecond."]
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     text=st.text(st.sampled_from("ab.\n\r \t\u2028é你\x0c"), max_size=80),
     block=st.integers(1, 7),
@@ -249,7 +248,6 @@ def test_sentences_keep_every_character_of_the_corpus():
         assert all(sentence and sentence == " ".join(sentence.split()) for sentence in sentences)
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     st.text(st.sampled_from('aZ9 .!?…\n\t"“”()[]-—。！？你好é\u00a0\u3000\u0085\u2028\u200b\x1c\u0301🎉'), max_size=60)
 )

@@ -1,5 +1,6 @@
 """Dumps of any language to articles without markup: no word is lost, and no two words are glued together."""
 
+import html
 import json
 import re
 
@@ -107,10 +108,31 @@ def test_a_dump_through_funcnet_data_build(tmp_path):
         ("a\n{|\n| b\n{{End}}\nc\n{{Start}}\n! d\n! e !! f\n|-\n|g\n{{End}}\nh", "a\n\nc\n\nh"),
         ("{{Clear}}{| a\n|\n:{| b\n|}\n|}\nc\n----\nd", "c\n\nd"),
         ("__KEIN_INHALTSVERZEICHNIS__a __БЕЗ_ОГЛ__ __目次非表示__ __init__", "a __init__"),
+        ("x<y. Then more, it is long.\n\nAlso z>y. <a@b.org>, if 1<x and x>2", None),
+        (
+            "<bar>, </foo>, <br-x>, <a href='x'>, <thead>, <http://a.b>, a<<b>>c, <refs>, <3>",
+            "<bar>, </foo>, <br-x>, <a href='x'>, <thead>, <http://a.b>, a<>c, <refs>, <3>",
+        ),
+        ("<B>a</B><bdi>b</bdi><h2\nid=x>c</h2><section begin=x/><mark>d</mark><references group=x />", "ab\n\nc\n\nd"),
+        ("The <nowiki><ref></nowiki> tag. Text.<ref>x</ref> End.", "The <ref> tag. Text. End."),
+        (
+            "Write <nowiki>{{</nowiki>name<nowiki>}}</nowiki> here, <NOWIKI >[[a]]</nowiki >.",
+            "Write {{name}} here, [[a]].",
+        ),
+        ("a <nowiki><!--</nowiki> b <!-- <nowiki> -->c<!-- </nowiki> --> d <nowiki>-->", "a <!-- b c d -->"),
+        (
+            "<nowiki># a\n{| b\n== c ==\n''d'' __E__ <b> &lt;i> & &amp;lt;</nowiki>",
+            "# a {| b == c == ''d'' __E__ <b> <i> & &lt;",
+        ),
+        ("''Titanic''<nowiki/>'s [[bus]]<nowiki></nowiki>es\n<nowiki />* a", "Titanic's buses * a"),
+        ("a<ref><nowiki></ref></nowiki>b<code><nowiki></code></nowiki>x</code>c", "abc"),
+        ("{{{!}} class=x\n{{!}} a\n{{!}}}\nText", "Text"),
+        ("a{{=}}b [[c{{!}}d]] {{e|{{{!}}\n{{!}} f\n{{!}}}\n}} {{ ! }} {{!|}} {{=a}}", "a=b d |"),
+        ("[http://a b [c] d] [//a [b]] [http://a [http://b c]", "b [c d] [b] [http://a c"),
     ],
 )
 def test_markup_of_every_kind(markup, plain):
-    assert plain_text(markup) == plain
+    assert plain_text(markup) == (markup if plain is None else plain)
 
 
 WORDS = [f"{word}{number}" for number, word in enumerate(("straße", "été", "слово", "ことば", "word", "한국", "كلمة"))]
@@ -135,6 +157,27 @@ def test_all_words_stay_apart(parts):
     assert plain_text(markup).split() == [word for word, *_ in parts]
 
 
+def nested(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Templates, files, categories and tables around other markup."""
+    forms = (
+        "{{{{x|{}}}}}",
+        "{{{{{{x|{}}}}}}}",
+        "[[Datei:x.jpg|mini|{}]]",
+        "[[Kategorie:x|{}]]",
+        "\n{{|x\n|-\n|{}\n|}}\n",
+    )
+    return st.builds(str.format, st.sampled_from(forms), st.lists(inner, max_size=3).map("".join))
+
+
+LEAVES = ("x", "{x}", "[x]", "x | y", "x=y", " ", "\n", "<br>", "<b>x</b>", "[http://x y]", "[[x]]", "<!-- x -->")
+HIDDEN = nested(st.recursive(st.sampled_from(LEAVES), nested, max_leaves=6))
+
+
+@given(st.lists(st.tuples(st.sampled_from(WORDS), HIDDEN)))
+def test_nested_markup_is_no_text(parts):
+    assert plain_text("".join(f"{word} {hidden}\n" for word, hidden in parts)).split() == [word for word, _ in parts]
+
+
 MARKS = (
     "{{",
     "}}",
@@ -155,7 +198,39 @@ MARKS = (
     "<!--",
     "-->",
 )
-MORE = ("\n", " ", "a", "b", "''", ":", "Datei:", "http://x", "__", "&lt;", "<", ">", "/", "\0", "*")
+MORE = (
+    "<nowiki/>",
+    "{{!}}",
+    "\n",
+    " ",
+    "a",
+    "b",
+    "''",
+    ":",
+    "Datei:",
+    "http://x",
+    "__",
+    "&lt;",
+    "<",
+    ">",
+    "/",
+    "\0",
+    "*",
+)
+
+
+@pytest.mark.parametrize(
+    "broken", ["[http://a ", "[http://", "[//a [b ", "<ref ", "x<b ", "{{!", "<nowiki ", "[http://a" + 9 * "b"]
+)
+def test_broken_markup_takes_no_longer(broken):
+    """Quadratic time would be minutes."""
+    assert plain_text(broken * 30_000) == (broken * 30_000).strip()
+
+
+@given(st.lists(st.sampled_from((*MARKS, "</b>", "\n", " ", "a", "''", "#", "__A__", "&", ";", "/"))).map("".join))
+def test_nowiki_keeps_every_character(content):
+    expected = html.unescape(content).split()
+    assert plain_text(f"a <nowiki>{content}</nowiki> ''b''<nowiki/>'s").split() == ["a", *expected, "b's"]
 
 
 @given(st.lists(st.sampled_from((*MARKS, *MORE))).map("".join))

@@ -10,16 +10,20 @@ from typing import Any
 __all__ = ["as_class", "as_classes", "as_index", "as_number"]
 
 LARGEST = 1e37  # bound of labels that are numbers, because they are learned in float32
+EXACT = 2**53  # floats below are exact if they are integers
 
 
 def as_class(where: str, value: Any) -> str:
-    """Convert a label to the name of a class. A label that is null, NaN, empty or blank is missing.
+    """Convert a label to the name of a class. A label that is null, NaN, empty or blank is missing. A number without
+    a fraction has one name: 7 and 7.0 in JSON are the class 7.
 
-    >>> as_class("a.jsonl, line 3", 7)
-    '7'
+    >>> as_class("a.jsonl, line 3", 7), as_class("a.jsonl, line 4", 7.0)
+    ('7', '7')
     """
     if isinstance(value, list | dict):
         raise ValueError(f"{where}: not a label; expected a string or a number, got {value!r:.40}.")
+    if isinstance(value, float) and value.is_integer() and abs(value) < EXACT:
+        value = int(value)
     name = "" if value is None else str(value).strip()  # a trailing space, which is invisible, makes no new class
     is_number = not isinstance(value, float) or math.isfinite(value)
     if not name or not is_number:
@@ -73,7 +77,10 @@ def as_index(where: str, value: Any, count: int) -> int:
     1
     """
     try:
-        which = int(value) if isinstance(value, str) or int(value) == value else -1
+        if isinstance(value, str):
+            which = -1 if "_" in value else int(value)  # Python reads 1_0 as a number
+        else:
+            which = int(value) if int(value) == value else -1
     except (TypeError, ValueError, OverflowError):
         which = -1
     if not 0 <= which < count:

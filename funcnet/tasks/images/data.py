@@ -8,6 +8,7 @@ import dataclasses
 import gzip
 import hashlib
 import os
+import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,8 +54,8 @@ def open_images(data: Path | None, image_size: int = 64) -> LabelledImages:
     digits.
 
     The images of a folder are resized to a height and width of `image_size` pixels. Hidden files and folders are left
-    out. A missing or empty folder, a damaged file, a class that occurs only in the test images, and a missing
-    scikit-learn raise a `RunError`.
+    out. A missing or empty folder, a damaged file, a class that occurs only in the test images, parts with other names
+    than train/ and test/ (or val/), and a missing scikit-learn raise a `RunError`.
 
     >>> found = open_images(None)
     >>> len(found.train), len(found.test), found.train[np.arange(2)]["image"].shape
@@ -67,7 +68,7 @@ def open_images(data: Path | None, image_size: int = 64) -> LabelledImages:
     if any((data / name).exists() or (data / f"{name}.gz").exists() for pair in IDX for name in pair):
         arrays = [read_idx(data / name) for pair in IDX for name in pair]
         trained, tested = (set(map(str, labels.ravel().tolist())) for labels in (arrays[1], arrays[3]))
-        _require_trained(data, trained, tested)
+        _require_trained(f"{data}", trained, tested)
         return _arrays(*arrays, classes=tuple(str(number) for number in range(int(arrays[1].max()) + 1)))
     return _folder(data, image_size)
 
@@ -123,7 +124,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
         content = path.read_bytes() if path.exists() else gzip.decompress(compressed.read_bytes())
         sizes = np.frombuffer(content, ">i4", content[3], offset=4)
         return np.frombuffer(content, np.uint8, offset=4 + 4 * len(sizes)).reshape(sizes)
-    except (ValueError, IndexError, EOFError, gzip.BadGzipFile) as error:
+    except (ValueError, IndexError, EOFError, OSError, zlib.error) as error:
         raise RunError(f"train-images: {path} cannot be read; expected an idx file of bytes, got '{error}'.") from error
 
 
@@ -192,7 +193,10 @@ def _folder(data: Path, image_size: int) -> LabelledImages:
             f"train-images: --data {roots[0]} has too few classes; expected at least two subfolders with images, one "
             f"per class, got {', '.join(classes) or 'none'}. The suffixes of images are {', '.join(SUFFIXES)}."
         )
-    _require_trained(data, classes, _classes(roots[-1]))
+    if is_divided:
+        _require_trained(f"{data}", classes, _classes(tests[0]))
+    else:
+        _require_undivided(data, classes)
     found = [[(file, label) for label, name in enumerate(classes) for file in _images(r / name)] for r in roots]
     if is_divided:
         train, test = found
@@ -203,9 +207,9 @@ def _folder(data: Path, image_size: int) -> LabelledImages:
             )
     else:
         train, test = ([found[0][index] for index in part] for part in _every_fifth(len(found[0])))
-    listed = [
-        f"{file.relative_to(data)} {file.stat().st_size} {label}" for part in (train, test) for file, label in part
-    ]
+        names = ({classes[label] for _, label in part} for part in (train, test))
+        _require_trained(f"{data}, divided at random into training and test images,", *names)
+    listed = [f"{file.relative_to(data)} {_bytes(file)} {label}" for part in (train, test) for file, label in part]
     plain = _dataset(train, image_size)
     sample = plain[np.linspace(0, len(plain) - 1, min(len(plain), 1000)).astype(np.int64)]["image"]
     mean, deviation = sample.mean(dtype=np.float64), sample.std(dtype=np.float64)
@@ -236,16 +240,40 @@ def _images(folder: Path) -> list[Path]:
     return sorted(file for file in found if not any(map(_is_hidden, file.relative_to(folder).parts)))
 
 
+def _bytes(file: Path) -> int:
+    """Return the size of a file."""
+    try:
+        return file.stat().st_size
+    except OSError as error:
+        raise RunError(
+            f"train-images: {file} cannot be read; expected an image, got '{error.strerror}'. If it is a symbolic "
+            "link, its target may be missing."
+        ) from error
+
+
 def _is_hidden(name: str) -> bool:
     return name.startswith(".")
 
 
-def _require_trained(data: Path, trained: Collection[str], tested: Collection[str]) -> None:
+def _require_undivided(data: Path, classes: Sequence[str]) -> None:
+    """Raise a RunError if the subfolders are parts with the same classes, such as train/ and valid/."""
+    for name in classes:
+        others = [other for other in classes if other != name]
+        inside = set(_classes(data / name)) if name.casefold() in ("train", "training") else set()
+        if all(inside.intersection(_classes(data / other)) for other in others):
+            raise RunError(
+                f"train-images: --data {data} has the same subfolders in {', '.join(classes)}; expected the parts "
+                f"train and test (or val), or a subfolder per class, got {name} and {', '.join(others)}. Rename the "
+                f"folders to train and test; if {name} is a class, give it another name."
+            )
+
+
+def _require_trained(where: str, trained: Collection[str], tested: Collection[str]) -> None:
     """Raise a RunError if a class occurs only in the test images."""
     unseen = sorted(set(tested) - set(trained))
     if unseen:
         raise RunError(
-            f"train-images: --data {data} has test images of classes without training images; expected only the "
+            f"train-images: --data {where} has test images of classes without training images; expected only the "
             f"classes {', '.join(sorted(trained))}, got {', '.join(unseen)}. Add training images, or remove these test "
             "images."
         )

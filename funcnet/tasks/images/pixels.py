@@ -4,24 +4,23 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, TiffImagePlugin
 
 from funcnet.train import RunError
 
 __all__ = ["read_pixels"]
 
-# Largest values of the modes with more than 8 bits. 32-bit integers and floats have no fixed range, so the first one
-# that contains all pixels of the image is used.
-RANGES: dict[str, tuple[int, ...]] = {"I": (2**16 - 1, 2**31 - 1), "F": (1, 2**8 - 1, 2**16 - 1)}
+# Largest values of the modes with more than 8 bits. A range that depends on the pixels of an image would scale the
+# images of one folder differently.
+LARGEST = {"I": 2**16 - 1, "F": 1}
 
 
 def read_pixels(file: Path, size: int) -> NDArray[np.float32]:
     """Read an image file, and resize the image to a height and width of `size` pixels.
 
-    Every mode of Pillow is converted to RGB, and its range is scaled to 0 to 1. Transparency is dropped. Grey images of
-    16 bits (modes `I;16`, `I;16B`, …) have a range of 0 to 65,535. The range of 32-bit integers (`I`) is 0 to 65,535,
-    or 0 to 2**31 - 1 if a pixel is above 65,535. The range of floats (`F`) is 0 to 1, 0 to 255 or 0 to 65,535, the
-    smallest that contains all pixels.
+    Every mode of Pillow is converted to RGB, and its range is scaled to 0 to 1. Transparency is dropped. The range of
+    grey images with integers of more than 8 bits (modes `I`, `I;16`, `I;16B`, …) is 0 to 65,535, or 0 to 4,095 in a
+    TIFF of 12 bits. The range of floats (`F`) is 0 to 1.
 
     Args:
         file: path of the image.
@@ -58,18 +57,19 @@ def read_pixels(file: Path, size: int) -> NDArray[np.float32]:
 
 def _converted(image: Image.Image, file: Path) -> Image.Image:
     """Return an image of mode RGB, or of mode F with values from 0 to 1."""
-    kind = image.mode.partition(";")[0]
-    if kind not in RANGES:
+    largest = LARGEST.get(image.mode.partition(";")[0])
+    if largest is None:
         # Palettes with transparency and premultiplied alpha have no direct conversion to RGB.
         between = {"P": "RGBA", "PA": "RGBA", "La": "LA", "RGBa": "RGBA"}.get(image.mode, image.mode)
         return image.convert(between).convert("RGB")
+    if isinstance(image, TiffImagePlugin.TiffImageFile) and image.mode != "F":
+        bits = image.tag_v2.get(TiffImagePlugin.BITSPERSAMPLE, (16,))[0]
+        largest = min(largest, 2**bits - 1)  # Pillow does not scale 12 bits
     pixels = np.asarray(image)
     low, high = pixels.min(), pixels.max()
-    ranges = RANGES["I"][:1] if ";" in image.mode else RANGES[kind]
-    top = next((most for most in ranges if high <= most), None)
-    if top is None or not low >= 0:  # NaN is not
+    if not 0 <= low <= high <= largest:  # nor is NaN in range
         raise RunError(
-            f"train-images: {file} has pixels out of range; expected 0 to {ranges[-1]:,} in an image of mode "
-            f"{image.mode}, got {low:g} to {high:g}. Save the image with 8 or 16 bits."
+            f"train-images: {file} has pixels out of range; expected 0 to {largest:,} in an image of mode "
+            f"{image.mode}, got {low:.10g} to {high:.10g}. Scale the pixels, or save the image with 8 or 16 bits."
         )
-    return Image.fromarray((pixels / top).astype(np.float32))
+    return Image.fromarray((pixels / largest).astype(np.float32))

@@ -78,6 +78,27 @@ def test_a_class_that_looks_like_a_missing_value_is_warned_of(tmp_path, name):
         assert name in Classify().learn(examples).labels
 
 
+@pytest.mark.parametrize(
+    ("one", "other"), [("1", "1.0"), ("0", "-0.0"), ("-3", "-3.00"), ("1000", "1e3"), ('"7"', "7.0")]
+)
+def test_equal_numbers_of_json_are_one_class(tmp_path, one, other):
+    file = tmp_path / "a.jsonl"
+    for read, row in [ROWS["classify"], ROWS["labels"], ROWS["tokens"]]:
+        file.write_text(f"{row.format(one)}\n{row.format(other)}\n{row.format('1.5')}\n")
+        first, second, third = (getattr(example, "label", None) or example.tags for example in read(file, Columns()))
+        assert first == second != third and "1.5" in third
+
+
+@pytest.mark.parametrize("index", ["1_0", "1_1", "0_1", "_1", "1_", "1__0", "1.0", "1e1", "x", "12", "-1"])
+def test_an_index_that_is_no_index_is_refused(tmp_path, index):
+    choices = json.dumps([f"c{number}" for number in range(12)])
+    (tmp_path / "a.jsonl").write_text(f'{{"text": "a", "choices": {choices}, "label": "{index}"}}')
+    with pytest.raises(
+        ValueError, match=rf"column 'label': the label is out of range; expected .* 0 to 11, got '{index}'"
+    ):
+        read_choices(tmp_path / "a.jsonl", Columns())
+
+
 def write(file, labels) -> None:
     """Write a table of labels. The text is always the same."""
     if file.suffix == ".jsonl":
@@ -110,4 +131,6 @@ def test_labels_come_back_or_are_refused(tmp_path_factory, labels, suffix):
         assert f"a{suffix}, line " in str(error) and "expected" in str(error)
         assert wrong or any(re.fullmatch(r'\s+".*"\s*', name, re.DOTALL) for name in names)
     else:
+        same = lambda one: isinstance(one, float) and one.is_integer() and abs(one) < 2**53 and suffix == ".jsonl"
+        names = [str(int(one)) if same(one) else name for one, name in zip(labels, names, strict=True)]
         assert found == [*map(str.strip, names)] and not wrong

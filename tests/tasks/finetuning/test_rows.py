@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as TF
 import transformers
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from funcnet.data import BucketBatchSampler, bucket_lengths
@@ -65,7 +65,6 @@ def test_texts_and_pairs_are_cut_as_by_transformers(tokenizer, theirs, seq_len):
 
 
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=6), st.integers(8, 32))
-@settings(max_examples=50, deadline=None)
 def test_parts_are_the_whole_text_in_few_rows_of_one_length(tokenizer, counts, seq_len):
     texts = [" ".join("abcdefghij"[n % 10] for n in range(count)) for count in counts]
     rows = of_texts(Classify(long_texts="parts"), texts, tokenizer, seq_len)
@@ -232,7 +231,6 @@ def test_the_mean_loss_of_choices_is_torchs():
 
 
 @given(st.integers(0, 200), st.integers(1, 50), st.integers(1, 50))
-@settings(max_examples=100, deadline=None)
 def test_windows_hold_every_token(tokens, room, stride):
     found = stretches(tokens, room, stride)
     assert {i for begin, size in found for i in range(begin, begin + size)} == set(range(tokens))
@@ -245,7 +243,6 @@ def encoded(lengths):
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=60), st.integers(1, 8), st.integers(1, 4))
-@settings(max_examples=40, deadline=None)
 def test_an_epoch_sees_every_row_once_in_the_same_shapes(lengths, batch_size, most):
     rows = encoded(lengths)
     buckets = bucket_lengths(rows.lengths, 60, most)
@@ -263,7 +260,6 @@ def test_an_epoch_sees_every_row_once_in_the_same_shapes(lengths, batch_size, mo
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=12), st.integers(1, 3))
-@settings(max_examples=50, deadline=None)
 def test_buckets_pad_the_least(lengths, most):
     """Against every choice there is."""
     sizes = range(8, 41, 8)

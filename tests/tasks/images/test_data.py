@@ -1,6 +1,8 @@
 """Labelled images: digits, idx files, folders of image files."""
 
 import gzip
+import re
+import shutil
 
 import numpy as np
 import pytest
@@ -20,7 +22,9 @@ def test_idx_files_are_read_packed_or_not_and_broken_ones_refused(tmp_path):
     (tmp_path / "short").write_bytes(content[:-1])
     (tmp_path / "torn.gz").write_bytes(gzip.compress(content)[:-9])
     (tmp_path / "empty").write_bytes(b"")
-    for name in ("short", "torn", "empty"):
+    (tmp_path / "bits.gz").write_bytes(gzip.compress(content)[:12] + b"\xff" * 20)
+    (tmp_path / "folder").mkdir()
+    for name in ("short", "torn", "empty", "bits", "folder"):
         with pytest.raises(RunError, match=r"cannot be read; expected an idx file of bytes, got '"):
             read_idx(tmp_path / name)
 
@@ -94,6 +98,56 @@ def test_classes_that_only_the_test_folder_has_are_refused(folder, test):
     (folder / test / "owl").rename(folder / test / "cat")
     found = open_images(folder, 8)  # a class without test images is not wrong
     assert found.classes == ("cat", "dog") and (found.test[np.arange(10)]["label"] == 0).all()
+
+
+@pytest.mark.parametrize("many", range(1, 13))
+@pytest.mark.parametrize("few", [1, 2])
+def test_a_class_without_training_images_is_refused_in_an_undivided_folder(many, few, folder):
+    for number in range(10, many):
+        shutil.copy(folder / "cat/0.png", folder / f"cat/{number}.png")
+    for name, count in (("cat", many), ("dog", few), ("owl", 0)):
+        for number in range(count, 10):
+            (folder / name / f"{number}.png").unlink()
+    try:
+        found = open_images(folder, 4)
+    except RunError as error:
+        assert re.search(r"divided at random .*, has test images of classes without training", str(error))
+    else:
+        assert set(found.test.labels) <= set(found.train.labels) and len(found.train) + len(found.test) == many + few
+
+
+@pytest.mark.parametrize(
+    "names", ["train valid", "train Test", "Train test", "TRAIN dev", "training validation Test", "train holdout"]
+)
+def test_parts_of_other_names_are_no_classes(names, folder):
+    first, *others = names.split()
+    for name in names.split():
+        for label in ("cat", "dog") if name == first else ("dog",):
+            shutil.copytree(folder / label, folder / name / label)
+    for label in ("cat", "dog", "owl"):
+        shutil.rmtree(folder / label)
+    message = rf"expected the parts train and test \(or val\), or .*, got {first} and {', '.join(sorted(others))}\. "
+    with pytest.raises(RunError, match=message):
+        open_images(folder, 4)
+    (folder / first).rename(folder / "express")
+    assert len(open_images(folder, 4).classes) == 1 + len(others)
+
+
+@pytest.mark.parametrize("inside", ["", "steam", "steam/old"])
+def test_train_may_be_a_class(inside, folder):
+    shutil.copytree(folder / "owl", folder / "train" / inside, dirs_exist_ok=True)
+    assert open_images(folder, 4).classes == ("cat", "dog", "owl", "train")
+
+
+@pytest.mark.parametrize("target", ["missing.png", "z.png", "../missing/x.png", "0.png/x.png", "/missing"])
+@pytest.mark.parametrize("part", [".", "train"])
+def test_a_broken_link_is_named(target, part, folder):
+    for copy in ("train", "val"):
+        for name in ("cat", "dog") if part == "train" else ():
+            shutil.copytree(folder / name, folder / copy / name)
+    (folder / part / "cat/z.png").symlink_to(target)
+    with pytest.raises(RunError, match=r"cat/z\.png cannot be read; expected an image, got '.*'\. If it is a symbolic"):
+        open_images(folder, 4)
 
 
 def test_a_broken_image_is_named(folder):

@@ -152,7 +152,9 @@ def test_shards_hold_every_training_document_once(built, corpus):
     np.testing.assert_array_equal(np.asarray(data.train.tokens), np.concatenate([shard.tokens for shard in shards]))
     report = json.loads((built / "report.json").read_text())
     assert report["corpus"]["documents"] == 30 and report["corpus"]["files"] == 30
-    assert set(report["pairs"]) == {"32", "64"} and "random next" in (built / "report.txt").read_text()
+    text, size = (built / "report.txt").read_text(), sum(file.stat().st_size for file in corpus.iterdir())
+    assert text.startswith(f"30 files, {size / 1e6:.1f} MB, 30 documents") and "random next" in text
+    assert set(report["pairs"]) == {"32", "64"}
     random_share = report["pairs"]["64"]["train"]["random_next_share"]
     assert abs(random_share - 0.5) < 4 * 0.5 / (2 * len(data.train)) ** 0.5
     labels = data.train[np.arange(len(data.train))]["next_sentence_label"]

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from funcnet import tree
@@ -30,7 +30,6 @@ def data(tmp_path_factory):
     return open_data(folder / "data")
 
 
-@settings(max_examples=100, deadline=None)
 @given(lengths=st.lists(st.integers(5, T), max_size=80), seed=st.integers(0, 2**32))
 def test_rows_are_never_too_full_and_hardly_too_many(lengths, seed):
     lengths = np.array(lengths, np.int64)
@@ -43,7 +42,6 @@ def test_rows_are_never_too_full_and_hardly_too_many(lengths, seed):
     assert not (room & (held[:, None] == 1) & (held == 1)).any(), "two that are alone would fit together"
 
 
-@settings(max_examples=30, deadline=None)
 @given(sizes=st.lists(st.integers(2, 61), min_size=1, max_size=40), seed=st.integers(0, 99))
 def test_the_slots_hold_all_hidden_words_of_any_row(sizes, seed):
     """Whatever lies in a row; pairs of two words hide one of two, the largest share."""

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
@@ -45,7 +45,6 @@ def check(documents, pairs, seq_len):
         assert int(pairs["b_start"][row]) in bounds and int(pairs["b_start"][row] + b[row]) in bounds
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     lengths=st.lists(st.lists(st.integers(1, 40), min_size=2, max_size=12), min_size=2, max_size=12),
     seq_len=st.integers(5, 64),
