@@ -8,8 +8,12 @@ import inspect
 import math
 import numbers
 import operator
+import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 __all__ = [
     "boolean",
@@ -17,8 +21,11 @@ __all__ = [
     "expect",
     "function",
     "integer",
+    "is_integer",
     "mapping",
     "number",
+    "path",
+    "patterns",
     "shown",
     "strings",
     "transformation",
@@ -35,6 +42,8 @@ def shown(value: Any) -> str:
     ("'8'", 'an array float32[2, 3]', "{'data': 8}", '[1, 2]')
     """
     kind = type(value)
+    if isinstance(value, np.generic):
+        return repr(value)
     if hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type):
         what = "a torch tensor" if kind.__module__.startswith("torch") else "an array"
         return f"{what} {str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
@@ -45,8 +54,10 @@ def shown(value: Any) -> str:
     text = repr(value)
     if len(text) <= LONGEST and "\n" not in text:
         return text
-    if isinstance(value, list | tuple | dict | set | str | bytes):
-        return f"a {kind.__name__} with {len(value)} {'characters' if isinstance(value, str) else 'items'}"
+    if isinstance(value, str):
+        return f"{text[:LONGEST]}…"
+    if isinstance(value, list | tuple | dict | set | bytes):
+        return f"a {kind.__name__} with {len(value)} items"
     return f"an object of the class {kind.__module__}.{kind.__qualname__}"
 
 
@@ -63,7 +74,7 @@ def expect(is_right: object, where: str, name: str, expected: str, value: Any, a
 
 
 def integer(where: str, name: str, value: Any, low: int | None = None) -> int:
-    """Return `value` as an int. NumPy's integers are integers; True and 1.0 are not.
+    """Return `value` as an int. NumPy's integers and scalar arrays of integers are integers; True and 1.0 are not.
 
     Raises:
         TypeError: if `value` is not an integer.
@@ -73,11 +84,34 @@ def integer(where: str, name: str, value: Any, low: int | None = None) -> int:
     Traceback (most recent call last):
     TypeError: optim.warmup_linear_decay: total_steps has the wrong type; expected an int, got 1000.0.
     """
-    expect(isinstance(value, numbers.Integral) and not isinstance(value, bool), where, name, "an int", value)
+    expect(is_integer(value), where, name, "an int", value)
     found = operator.index(value)
     if low is not None and found < low:
         raise ValueError(f"{where}: {name} is out of range; expected at least {low}, got {found}.")
     return found
+
+
+def is_integer(value: Any) -> bool:
+    """Return whether a value is an int, or a scalar array of integers whose value is known.
+
+    >>> is_integer(np.int64(1)), is_integer(True), is_integer(1.0)
+    (True, False, False)
+    """
+    if isinstance(value, numbers.Integral):
+        return not isinstance(value, bool)
+    if not _is_scalar_array(value) or value.dtype.kind not in "iu":
+        return False
+    try:
+        operator.index(value)
+    except TypeError:  # a tracer
+        return False
+    return True
+
+
+def _is_scalar_array(value: Any) -> bool:
+    return (
+        getattr(value, "shape", None) == () and hasattr(value, "dtype") and _root(value) in ("numpy", "jax", "jaxlib")
+    )
 
 
 def number(
@@ -96,8 +130,7 @@ def number(
         TypeError: if `value` is not a number.
         ValueError: if it is out of range, or NaN.
     """
-    is_array = getattr(value, "shape", None) == () and hasattr(value, "dtype")
-    is_number = isinstance(value, numbers.Real) or (is_array and _root(value) in ("numpy", "jax", "jaxlib"))
+    is_number = isinstance(value, numbers.Real) or _is_scalar_array(value)
     expect(is_number and not isinstance(value, bool), where, name, "a number", value)
     try:
         found = float(value)
@@ -107,13 +140,13 @@ def number(
     if not is_right:
         advice = f" {advice}" if advice else ""
         raise ValueError(
-            f"{where}: {name} is out of range; expected {_bounds(low, high, above, below)}, got {found:g}.{advice}"
+            f"{where}: {name} is out of range; expected {_bounds(low, high, above, below)}, got {shown(value)}.{advice}"
         )
 
 
 def boolean(where: str, name: str, value: Any) -> None:
-    """Check that `value` is True or False."""
-    expect(isinstance(value, bool), where, name, "True or False", value)
+    """Check that `value` is True or False, of Python or NumPy."""
+    expect(isinstance(value, bool | np.bool_), where, name, "True or False", value)
 
 
 def choice(where: str, name: str, value: Any, choices: Iterable[str]) -> None:
@@ -128,12 +161,23 @@ def choice(where: str, name: str, value: Any, choices: Iterable[str]) -> None:
         raise ValueError(f"{where}: unknown {name}; expected {' or '.join(map(repr, known))}, got {shown(value)}.")
 
 
-def function(where: str, name: str, value: Any, form: str, count: int | None = None, advice: str = "") -> None:
+def function(
+    where: str,
+    name: str,
+    value: Any,
+    form: str,
+    count: int | None = None,
+    *keywords: str,
+    sometimes: str = "",
+    advice: str = "",
+) -> None:
     """Check that `value` is a function that can be called with `count` positional arguments.
 
     Args:
         form: the call, such as "loss(model, batch)".
-        count: number of arguments. None does not check it.
+        count: number of positional arguments. None does not check the arguments.
+        keywords: names of keyword arguments with which it is called too.
+        sometimes: name of a keyword argument with which it is called if it has such a parameter.
         advice: a sentence to add to the message of a value that cannot be called.
 
     >>> function("train.fit", "weight", lambda batch, x: 1, "weight(batch)", 1)
@@ -147,7 +191,8 @@ def function(where: str, name: str, value: Any, form: str, count: int | None = N
         return
     try:
         if count is not None:
-            signature.bind(*[None] * count)
+            known = [name for name in (sometimes,) if name in signature.parameters]
+            signature.bind(*[None] * count, **dict.fromkeys([*keywords, *known]))
     except TypeError:
         raise TypeError(
             f"{where}: {name} takes the wrong arguments; expected a function {form}, got {name}{signature}."
@@ -172,6 +217,20 @@ def strings(where: str, name: str, value: Any, expected: str) -> None:
     expect(is_right, where, name, expected, value, "Put it into a list." if isinstance(value, str) else "")
 
 
+def patterns(where: str, name: str, value: Any) -> None:
+    """Check that `value` is a name pattern of `funcnet.tree`, or several."""
+    several = isinstance(value, list | tuple | set | frozenset) and all(isinstance(part, str) for part in value)
+    is_right = isinstance(value, str) or several
+    expect(is_right, where, name, "a name pattern such as '**.bias', or a list of them", value)
+
+
+def path(where: str, name: str, value: Any) -> Path:
+    """Return `value`, which is a string or a path, as a Path."""
+    is_right = isinstance(value, str | os.PathLike) and value != ""
+    expect(is_right, where, name, "a path, such as 'runs/first'", value)
+    return Path(value)
+
+
 def _values(value: Any) -> Any:
     return value.values() if isinstance(value, dict) else value
 
@@ -181,6 +240,15 @@ def _root(value: Any) -> str:
 
 
 def _bounds(low: float, high: float, above: bool, below: bool) -> str:
-    least = f"above {low:g}" if above else f"at least {low:g}"
-    most = f"below {high:g}" if below else f"at most {high:g}"
-    return " and ".join([least] * (low > -math.inf) + [most] * (high < math.inf)) or "a number other than NaN"
+    """Return the range of a number as text.
+
+    >>> _bounds(0, 1, False, True), _bounds(0, math.inf, True, False), _bounds(0, math.inf, False, False)
+    ('a number from 0 to below 1', 'a number above 0', 'a number of at least 0')
+    """
+    if low == -math.inf and high == math.inf:
+        return "a number other than NaN"
+    if low > -math.inf and high < math.inf:
+        return f"a number {'above' if above else 'from'} {low:g} to {'below ' if below else ''}{high:g}"
+    if low > -math.inf:
+        return f"a number above {low:g}" if above else f"a number of at least {low:g}"
+    return f"a number below {high:g}" if below else f"a number of at most {high:g}"

@@ -11,6 +11,7 @@ import optax
 
 from funcnet import tree
 from funcnet.optim.clipping import clip_by_global_norm
+from funcnet.optim.hyperparameters import check_adam, check_decay, check_rate, check_rates
 
 __all__ = ["NO_DECAY", "BertAdamState", "bert_adamw", "scale_by_bert_adam"]
 
@@ -66,8 +67,9 @@ def bert_adamw(
         An `optax.GradientTransformation`, whose `update` requires the params.
 
     Raises:
-        ValueError: if a pattern of `no_decay` or `rates` matches no parameter (the message shows the closest names), or
-            if `max_norm` is not above 0.
+        TypeError: if an argument has the wrong type.
+        ValueError: if a number is out of range, or if a pattern of `no_decay` or `rates` matches no parameter (the
+            message shows the closest names).
 
     Example:
         >>> params = {"fc": {"weight": jnp.ones(2), "bias": jnp.ones(2)}}
@@ -81,6 +83,11 @@ def bert_adamw(
         google-research/bert, `optimization.py`, `AdamWeightDecayOptimizer`; Loshchilov and Hutter, 2019, "Decoupled
         weight decay regularization".
     """
+    where = "optim.bert_adamw"
+    check_rate(where, learning_rate)
+    check_adam(where, b1, b2, eps, bias_correction)
+    check_decay(where, weight_decay, no_decay)
+    check_rates(where, rates)
     return optax.chain(
         optax.identity() if max_norm is None else clip_by_global_norm(max_norm),
         scale_by_bert_adam(b1, b2, eps, bias_correction=bias_correction),
@@ -107,6 +114,8 @@ def scale_by_bert_adam(
         >>> print(f"{updates['weight'][0]:.4f}")
         3.1622
     """
+
+    check_adam("optim.scale_by_bert_adam", b1, b2, eps, bias_correction)
 
     def init(params):
         return BertAdamState(

@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from funcnet.arguments import number
+
 __all__ = ["clip_by_global_norm", "scale_to_norm", "total_norm"]
 
 
@@ -28,7 +30,8 @@ def clip_by_global_norm(max_norm: float, eps: float = 0.0) -> optax.GradientTran
         An `optax.GradientTransformation` without state.
 
     Raises:
-        ValueError: if `max_norm` is not above 0.
+        TypeError: if an argument is not a number.
+        ValueError: if `max_norm` is not above 0, or `eps` is negative.
 
     Example:
         >>> clip = clip_by_global_norm(1.0)
@@ -39,11 +42,9 @@ def clip_by_global_norm(max_norm: float, eps: float = 0.0) -> optax.GradientTran
     Reference:
         Pascanu et al., 2013, "On the difficulty of training recurrent neural networks".
     """
-    if not max_norm > 0:
-        raise ValueError(
-            f"optim.clip_by_global_norm: max_norm is out of range; expected a number above 0, got {max_norm}. "
-            "Omit this transformation to train without clipping."
-        )
+    where, advice = "optim.clip_by_global_norm", "Omit this transformation to train without clipping."
+    number(where, "max_norm", max_norm, 0, above=True, advice=advice)
+    number(where, "eps", eps, 0)
 
     def update(grads, state, params=None):
         del params

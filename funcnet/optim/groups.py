@@ -6,6 +6,7 @@ from typing import Any
 import optax
 
 from funcnet import tree
+from funcnet.arguments import expect, patterns, transformation
 
 __all__ = ["param_groups"]
 
@@ -24,7 +25,8 @@ def param_groups(groups: Mapping[Any, optax.GradientTransformation]) -> optax.Gr
         `optax.adamw(lambda step: 0.1 * schedule(step))`.
 
     Raises:
-        ValueError: if a pattern matches no parameter, or if a parameter is matched by no pattern.
+        TypeError: if `groups` is not a dict of patterns and transformations.
+        ValueError: if there is no group, if a pattern matches no parameter, or if a parameter is matched by no pattern.
 
     Example:
         >>> import jax.numpy as jnp
@@ -37,6 +39,7 @@ def param_groups(groups: Mapping[Any, optax.GradientTransformation]) -> optax.Gr
 
     Reference: https://docs.pytorch.org/docs/stable/optim.html#per-parameter-options
     """
+    _check(groups)
     labels = {pattern: str(number) for number, pattern in enumerate(groups)}  # short names in checkpoints
 
     def labelled(params: tree.Tree) -> tree.Tree:
@@ -50,3 +53,14 @@ def param_groups(groups: Mapping[Any, optax.GradientTransformation]) -> optax.Gr
         return tree.map_with_name(lambda name, _: chosen[name], params)
 
     return optax.multi_transform({labels[pattern]: group for pattern, group in groups.items()}, labelled)
+
+
+def _check(groups: Any) -> None:
+    where, form = "optim.param_groups", "a dict {name pattern: optax transformation}"
+    advice = "Write {'**': optax.adamw(1e-3), 'head': optax.adamw(1e-4)}."
+    expect(isinstance(groups, Mapping), where, "groups", form, groups, advice)
+    if not groups:
+        raise ValueError(f"{where}: groups is empty; expected at least one group, got {groups!r}.")
+    for pattern, group in groups.items():
+        patterns(where, "a key of groups", pattern)
+        transformation(where, f"groups[{pattern!r}]", group)

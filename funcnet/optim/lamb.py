@@ -7,8 +7,10 @@ import jax.numpy as jnp
 import optax
 
 from funcnet import tree
+from funcnet.arguments import boolean, patterns
 from funcnet.optim.adamw import NO_DECAY, scale_by_bert_adam
 from funcnet.optim.clipping import clip_by_global_norm
+from funcnet.optim.hyperparameters import check_adam, check_decay, check_rate
 
 __all__ = ["lamb", "scale_by_layer_norms"]
 
@@ -57,8 +59,9 @@ def lamb(
         An `optax.GradientTransformation`, whose `update` requires the params.
 
     Raises:
-        ValueError: if a pattern of `no_decay` matches no parameter (the message shows the closest names), or if
-            `max_norm` is not above 0.
+        TypeError: if an argument has the wrong type.
+        ValueError: if a number is out of range, or if a pattern of `no_decay` matches no parameter (the message shows
+            the closest names).
 
     Differs from `optax.lamb`: gradients are clipped, and tensors without weight decay are excluded from the trust
     ratio. The paper, like `optax.lamb`, does not exclude tensors without weight decay.
@@ -80,6 +83,11 @@ def lamb(
         You et al., 2020, "Large batch optimization for deep learning: training BERT in 76 minutes"; NVIDIA/apex,
         `FusedLAMB` (`csrc/multi_tensor_lamb.cu`).
     """
+    where = "optim.lamb"
+    check_rate(where, learning_rate)
+    check_adam(where, b1, b2, eps, bias_correction)
+    check_decay(where, weight_decay, no_decay)
+    boolean(where, "use_nvlamb", use_nvlamb)
     undecayed = no_decay if weight_decay else "**"
     exempt = () if use_nvlamb else undecayed
     return optax.chain(
@@ -116,6 +124,8 @@ def scale_by_layer_norms(exempt: tree.Patterns = ()) -> optax.GradientTransforma
         Array([[1., 1.],
                [4., 4.]], dtype=float32)
     """
+
+    patterns("optim.scale_by_layer_norms", "exempt", exempt)
 
     def update(updates: tree.Tree, state: optax.OptState, params: tree.Tree | None = None) -> Any:
         if params is None:

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from funcnet.arguments import integer, number
+
 __all__ = ["bert_schedule", "lamb_schedule", "warmup_linear_decay"]
 
 
@@ -28,7 +30,8 @@ def warmup_linear_decay(peak: float, warmup_steps: int, total_steps: int) -> opt
         A function `schedule(step)`, where `step` is an int or an integer array.
 
     Raises:
-        ValueError: if not 0 <= warmup_steps <= total_steps, or `total_steps` is below 1.
+        TypeError: if `peak` is not a number, or a number of steps is not an integer.
+        ValueError: if `peak` is negative, if not 0 <= warmup_steps <= total_steps, or if `total_steps` is below 1.
 
     Example:
         >>> schedule = warmup_linear_decay(1.0, warmup_steps=2, total_steps=6)
@@ -38,7 +41,7 @@ def warmup_linear_decay(peak: float, warmup_steps: int, total_steps: int) -> opt
     Reference:
         `transformers.get_linear_schedule_with_warmup`.
     """
-    _check("warmup_linear_decay", warmup_steps, total_steps)
+    _check("warmup_linear_decay", peak, warmup_steps, total_steps)
 
     def schedule(step):
         t = _as_float(step)
@@ -67,7 +70,7 @@ def bert_schedule(peak: float, warmup_steps: int, total_steps: int) -> optax.Sch
     Reference:
         google-research/bert, `optimization.py`, `create_optimizer`.
     """
-    _check("bert_schedule", warmup_steps, total_steps)
+    _check("bert_schedule", peak, warmup_steps, total_steps)
 
     def schedule(step):
         t = _as_float(step)
@@ -100,7 +103,8 @@ def lamb_schedule(peak: float, warmup_steps: int, total_steps: int, power: float
     Reference:
         NVIDIA/DeepLearningExamples, PyTorch/LanguageModeling/BERT, `schedulers.py`, `PolyWarmUpScheduler`.
     """
-    _check("lamb_schedule", warmup_steps, total_steps)
+    _check("lamb_schedule", peak, warmup_steps, total_steps)
+    number("optim.lamb_schedule", "power", power, 0)
 
     def schedule(step):
         s = _as_float(step) + 1
@@ -115,7 +119,10 @@ def _as_float(step: int | jax.Array) -> jax.Array:
     return jnp.asarray(step).astype(jnp.result_type(float))
 
 
-def _check(where: str, warmup_steps: int, total_steps: int) -> None:
+def _check(where: str, peak: float, warmup_steps: int, total_steps: int) -> None:
+    number(f"optim.{where}", "peak", peak, 0)
+    integer(f"optim.{where}", "warmup_steps", warmup_steps)
+    integer(f"optim.{where}", "total_steps", total_steps)
     if total_steps < 1 or not 0 <= warmup_steps <= total_steps:
         raise ValueError(
             f"optim.{where}: the numbers of steps are out of range; expected 0 <= warmup_steps <= total_steps and "

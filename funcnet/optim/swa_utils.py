@@ -16,6 +16,8 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from funcnet.arguments import boolean, function, mapping, number
+
 Tree = dict[str, Any]
 AvgFn = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
@@ -32,6 +34,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> AvgFn:
         A function (averaged, current, num_averaged) -> averaged.
 
     Raises:
+        TypeError: if `decay` is not a number.
         ValueError: if `decay` is not in [0, 1].
 
     Differs from torch: there is no `get_ema_multi_avg_fn`, which computes the same average for many arrays at once.
@@ -44,11 +47,8 @@ def get_ema_avg_fn(decay: float = 0.999) -> AvgFn:
 
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.optim.swa_utils.get_ema_multi_avg_fn.html
     """
-    if not 0 <= decay <= 1:
-        raise ValueError(
-            f"swa_utils.get_ema_avg_fn: decay is out of range; expected a number in [0, 1], got {decay}. For example, "
-            "0.999 averages over about a thousand steps."
-        )
+    advice = "For example, 0.999 averages over about a thousand steps."
+    number("swa_utils.get_ema_avg_fn", "decay", decay, 0, 1, advice=advice)
     return _Exponential(decay)
 
 
@@ -116,7 +116,16 @@ class AveragedModel:
             params, state: params and state of the net.
             avg_fn: function that computes the average, `get_swa_avg_fn()` by default.
             use_buffers: whether to average the state too.
+
+        Raises:
+            TypeError: if an argument has the wrong type.
         """
+        where = "AveragedModel.create"
+        mapping(where, "params", params, "a nested dict of arrays, as net.init returns it")
+        mapping(where, "state", state, "a nested dict of arrays, as net.init returns it")
+        if avg_fn is not None:
+            function(where, "avg_fn", avg_fn, "avg_fn(averaged, current, num_averaged)", 3)
+        boolean(where, "use_buffers", use_buffers)
         params, state = jax.tree.map(jnp.array, (params, state))
         return cls(params, state, jnp.zeros((), jnp.int32), get_swa_avg_fn() if avg_fn is None else avg_fn, use_buffers)
 

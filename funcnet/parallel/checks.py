@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from funcnet.arguments import integer
 from funcnet.parallel.mesh import AXIS
 from funcnet.random import is_key
 
@@ -21,13 +22,15 @@ def check_batch_size(rows: int, devices: int, accumulate: int = 1, *, where: str
         where: prefix for error messages, such as the name of the caller or the flag.
 
     Raises:
-        ValueError: if `rows` is not a positive multiple of `devices * accumulate`, or if `accumulate` is below 1.
+        TypeError: if an argument is not an integer.
+        ValueError: if `rows` is not a positive multiple of `devices * accumulate`, or if `devices` or `accumulate` is
+            below 1.
 
     Example:
         >>> check_batch_size(32, devices=8, accumulate=2)
     """
-    if accumulate < 1:
-        raise ValueError(f"{where}: accumulate is too small; expected at least 1, got {accumulate}.")
+    rows = integer(where, "rows", rows)
+    devices, accumulate = integer(where, "devices", devices, 1), integer(where, "accumulate", accumulate, 1)
     multiple = devices * accumulate
     if rows > 0 and rows % multiple == 0:
         return
@@ -53,7 +56,7 @@ def check_length(length: int, parts: int, *, where: str) -> None:
     Example:
         >>> check_length(512, parts=4, where="pretrain")
     """
-    if length % parts:
+    if integer(where, "length", length) % integer(where, "parts", parts, 1):
         near = [m for m in (length // parts * parts, (length // parts + 1) * parts) if m > 0]
         raise ValueError(
             f"{where}: the mesh axis context={parts} does not divide the length of the sequences; expected a multiple "

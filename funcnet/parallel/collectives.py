@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from funcnet import table
+from funcnet.arguments import expect
 
 __all__ = ["KINDS", "Collective", "Collectives", "count_collectives"]
 
@@ -151,6 +152,8 @@ def count_collectives(program: Any) -> Collectives:
 
     Reference: Patarasuk and Yuan 2009, Bandwidth optimal all-reduce algorithms for clusters of workstations
     """
+    is_program = isinstance(program, str) or hasattr(program, "as_text")
+    expect(is_program, _WHERE, "program", "a compiled program, jax.jit(f).lower(…).compile(), or its text", program)
     text = program if isinstance(program, str) else program.as_text()
     return Collectives(tuple(_Program(text).inside(None)))
 

@@ -18,6 +18,7 @@ import jax
 from jax import lax
 
 from funcnet import nn
+from funcnet.arguments import expect
 from funcnet.parallel.mesh import Device, find_device, find_devices
 from funcnet.parallel.scatter_gather import gather, scatter
 
@@ -77,6 +78,7 @@ def data_parallel(
     Reference: `torch.nn.parallel.data_parallel` and `torch.nn.DataParallel`.
     """
     where = "parallel.data_parallel"
+    expect(isinstance(net, nn.Module), where, "net", "a module, such as nn.Linear(2, 1)", net)
     chosen = find_devices(jax.local_devices() if devices is None else devices, where)
     target = chosen[0] if output_device is None else find_device(output_device, where)
     if not isinstance(inputs, tuple):
@@ -167,6 +169,8 @@ def parallel_apply(
     Reference: `torch.nn.parallel.parallel_apply`.
     """
     where = "parallel.parallel_apply"
+    expect(isinstance(net, nn.Module), where, "net", "a module, such as nn.Linear(2, 1)", net)
+    expect(isinstance(replicas, list | tuple), where, "replicas", "a list of pairs (params, state)", replicas)
     keywords = [{}] * len(replicas) if kwargs is None else kwargs
     targets = None if devices is None else find_devices(devices, where)
     for name, given in (("inputs", inputs), ("kwargs", keywords), ("devices", targets)):

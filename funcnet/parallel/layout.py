@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 
 from funcnet import nn
 from funcnet import tree as names_of
+from funcnet.arguments import choice, expect, integer, mapping, shown, strings
 from funcnet.parallel.anchors import Anchored
 from funcnet.parallel.checks import check_batch_size, check_length
 from funcnet.parallel.mesh import AXIS, CONTEXT, FSDP, TENSOR, make_mesh, parse_mesh
 from funcnet.parallel.processes import process_count
-from funcnet.parallel.rules import sharding_rules
+from funcnet.parallel.rules import axes_of, leaf_specs, sharding_rules
 from funcnet.random import is_key, wrap_keys
 
 __all__ = ["Kind", "Layout", "make_layout"]
@@ -101,6 +102,7 @@ class Layout:
             ValueError: if a rule does not fit the net (see `shardings`), an axis does not divide the number of heads or
                 words, nothing is sharded along an axis, or pmap or shard_map has other axes than `data`.
         """
+        expect(isinstance(net, nn.Module), "parallel.Layout.for_net", "net", "a module, such as nn.Linear(2, 1)", net)
         axes = {axis for axis, size in self.mesh.shape.items() if size > 1}
         if axes <= {AXIS} and not self.rules:
             return self
@@ -117,7 +119,7 @@ class Layout:
         rules = {name: spec for name, spec in found.items() if name not in own} | dict(self.rules)
         layout = dataclasses.replace(self, rules=rules, sequences=sequences)
         layout.shardings((params, state))
-        used = {axis for spec in rules.values() for axis in _axes(*spec)} | {*self.batch_axes}
+        used = {axis for spec in rules.values() for axis in axes_of(*spec)} | {*self.batch_axes}
         for axis in sorted(axes - (used | {CONTEXT} if sequences else used)):
             raise ValueError(
                 f"parallel: nothing is sharded along the mesh axis {axis!r}; expected only axes that the parameters or "
@@ -154,11 +156,16 @@ class Layout:
                 match the same leaf.
         """
         leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
+        if wrong := [leaf for _, leaf in leaves if not hasattr(leaf, "shape") and not np.isscalar(leaf)]:
+            raise TypeError(
+                "parallel.Layout: a tree has a leaf of a wrong type; expected params, state or other trees of arrays, "
+                f"got {shown(wrong[0])}."
+            )
         names = [_name(path) for path, _ in leaves]
         shapes: dict[str, tuple[int, ...]] = {}
         for name, (_, leaf) in zip(names, leaves, strict=True):
             shapes.setdefault(name, np.shape(leaf))
-        specs = self._specs(shapes)
+        specs = leaf_specs(self.rules, shapes, self.mesh)
         found = [
             specs[name] if np.shape(leaf) == shapes[name] else PartitionSpec()
             for name, (_, leaf) in zip(names, leaves, strict=True)
@@ -214,7 +221,7 @@ class Layout:
             >>> make_layout({"data": 2}).own_rows(4)  # one process has all rows
             array([0, 1, 2, 3])
         """
-        size = rows // self.batch_parts
+        size = integer("parallel.Layout.own_rows", "rows", rows, 0) // self.batch_parts
         return (np.asarray(self.own_parts)[:, None] * size + np.arange(size)).reshape(-1)
 
     @functools.cached_property
@@ -265,44 +272,6 @@ class Layout:
         """
         return jax.tree.map(_on_host, tree)
 
-    def _specs(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, PartitionSpec]:
-        """Return {name of a leaf: `PartitionSpec`}. Raise the same errors as `shardings`."""
-        where = "parallel.Layout: rules"
-        specs = dict.fromkeys(shapes, PartitionSpec())
-        ruled: dict[str, str] = {}
-        named = [name for name in shapes if name]
-        for pattern, spec in self.rules.items() if named else ():
-            if unknown := [axis for axis in _axes(*spec) if axis not in self.mesh.axis_names]:
-                raise ValueError(
-                    f"{where}: {pattern!r} names the unknown axis {unknown[0]!r}; expected an axis of the mesh "
-                    f"({', '.join(self.mesh.axis_names)}), got {spec}."
-                )
-            for name in names_of.select(pattern, named, where=where):
-                if name in ruled and specs[name] != spec:
-                    raise ValueError(
-                        f"{where}: two rules match {name!r}; expected one rule, got {ruled[name]!r} and {pattern!r}. "
-                        "Make one of the patterns more specific."
-                    )
-                self._check(name, shapes[name], pattern, spec)
-                ruled[name], specs[name] = pattern, spec
-        return specs
-
-    def _check(self, name: str, shape: tuple[int, ...], pattern: str, spec: PartitionSpec) -> None:
-        """Raise a ValueError if a `PartitionSpec` does not fit the shape of a leaf."""
-        if len(spec) > len(shape):
-            raise ValueError(
-                f"parallel.Layout: rules: {pattern!r} does not fit {name!r}; expected at most {len(shape)} entries for "
-                f"its shape {shape}, got {spec}."
-            )
-        for size, entry in zip(shape, spec, strict=False):
-            parts = math.prod(self.mesh.shape[axis] for axis in _axes(entry))
-            if size % parts:
-                raise ValueError(
-                    f"parallel.Layout: rules: {pattern!r} splits {name!r} of shape {shape} into {parts} parts along "
-                    f"{entry!r}; expected a dimension that is divisible by {parts}, got {size}. Use a divisor of "
-                    f"{size}, or leave this dimension unsharded."
-                )
-
 
 def make_layout(
     mesh: str | Mapping[str, int] | None = None,
@@ -326,6 +295,7 @@ def make_layout(
         A `Layout`.
 
     Raises:
+        TypeError: if an argument has the wrong type.
         ValueError: if `kind` is unknown, if the mesh needs more devices than exist, if an axis of the mesh is used
             neither by a rule nor by the batch, if `batch_axes` names an unknown axis, or if `rules` are given for pmap
             or shard_map.
@@ -338,27 +308,35 @@ def make_layout(
         >>> layout.shard(np.ones((8, 3), np.float32)).addressable_shards[0].data.shape
         (2, 3)
     """
-    if kind not in get_args(Kind):
-        raise ValueError(f"parallel.make_layout: unknown kind; expected {' or '.join(get_args(Kind))}, got {kind!r}.")
-    sizes = parse_mesh(mesh) if isinstance(mesh, str) else mesh
-    made = make_mesh(sizes)
-    if batch_axes is None:
+    where = "parallel.make_layout"
+    choice(where, "kind", kind, get_args(Kind))
+    _check_rules(where, {} if rules is None else rules)
+    made = make_mesh(parse_mesh(mesh) if isinstance(mesh, str) else mesh)
+    if batch_axes is not None:
+        strings(where, "batch_axes", batch_axes, "a tuple of axes, such as ('data',)")
+        batch_axes = tuple(batch_axes)
+    elif kind != "jit" and any(size > 1 for axis, size in made.shape.items() if axis != AXIS):
+        raise ValueError(
+            f"{where}: kind {kind!r} shards only batches, along {AXIS}; expected a mesh with this axis alone, got "
+            f"{dict(made.shape)}. Use kind='jit', which is the default."
+        )
+    else:
         # fsdp must be first. With data first, XLA computes wrong gradients of layers whose inputs are sharded along
         # data and fsdp, and whose outputs along tensor (JAX 0.10.0 and 0.10.2; tests/parallel/test_gradients.py).
         batch_axes = tuple(axis for axis in (FSDP, AXIS) if axis in made.shape)
     layout = Layout(kind, made, dict(rules or {}), batch_axes)
-    used = {axis for spec in layout.rules.values() for axis in _axes(*spec)}
-    for axis, size in layout.mesh.shape.items():
-        if axis not in used | {*batch_axes, TENSOR, CONTEXT} and size > 1:
-            raise ValueError(
-                f"parallel.make_layout: no array is sharded along the axis {axis!r}; expected the axes data, fsdp, "
-                f"tensor and context, or an axis that a rule or batch_axes names, got {dict(layout.mesh.shape)}."
-            )
     for axis in batch_axes:
         if axis not in layout.mesh.axis_names:
             raise ValueError(
                 f"parallel.make_layout: batch_axes names the unknown axis {axis!r}; expected a mesh with this axis, "
                 f"got the axes {', '.join(layout.mesh.axis_names)}."
+            )
+    used = {axis for spec in layout.rules.values() for axis in axes_of(*spec)}
+    for axis, size in layout.mesh.shape.items():
+        if axis not in used | {*batch_axes, TENSOR, CONTEXT} and size > 1:
+            raise ValueError(
+                f"parallel.make_layout: no array is sharded along the axis {axis!r}; expected the axes data, fsdp, "
+                f"tensor and context, or an axis that a rule or batch_axes names, got {dict(layout.mesh.shape)}."
             )
     if kind != "jit" and (layout.rules or layout.mesh.size != layout.batch_parts):
         raise ValueError(
@@ -366,6 +344,14 @@ def make_layout(
             f"got {layout}. Use kind='jit'."
         )
     return layout
+
+
+def _check_rules(where: str, rules: Any) -> None:
+    expected = "a dict {name pattern: PartitionSpec}"
+    advice = "Parse texts with parallel.parse_rules." if isinstance(rules, str | list | tuple) else ""
+    mapping(where, "rules", rules, expected, advice)
+    for pattern, spec in rules.items():
+        expect(isinstance(spec, PartitionSpec), where, f"rules[{pattern!r}]", "a jax.sharding.PartitionSpec", spec)
 
 
 def _put(array: Any, sharding: NamedSharding) -> jax.Array:
@@ -383,11 +369,6 @@ def _on_host(array: Any) -> Any:
     if not getattr(array, "is_fully_addressable", True) and not array.is_fully_replicated:
         array = jax.jit(lambda x: x, out_shardings=NamedSharding(array.sharding.mesh, PartitionSpec()))(array)
     return np.array(array, copy=True)
-
-
-def _axes(*entries: str | tuple[str, ...] | None) -> list[str]:
-    """Return the names of the mesh axes that occur in some entries of a `PartitionSpec`."""
-    return [axis for entry in entries for axis in ((entry,) if isinstance(entry, str) else entry or ())]
 
 
 def _name(path: tuple[Any, ...]) -> str:

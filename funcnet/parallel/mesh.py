@@ -10,6 +10,8 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh
 
+from funcnet.arguments import expect, integer
+
 __all__ = [
     "AXIS",
     "CONTEXT",
@@ -42,13 +44,13 @@ def use_virtual_cpu_devices(count: int) -> None:
         count: number of devices, at least 1.
 
     Raises:
+        TypeError: if `count` is not an integer.
         ValueError: if `count` is below 1, or JAX has already started with fewer devices.
 
     Example:
         >>> use_virtual_cpu_devices(8)  # does nothing here, because the tests start with eight
     """
-    if count < 1:
-        raise ValueError(f"parallel.use_virtual_cpu_devices: count is too small; expected at least 1, got {count}.")
+    integer("parallel.use_virtual_cpu_devices", "count", count, 1)
     if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
         return  # JAX accepts only one of the two settings; select_devices checks the number
     try:
@@ -73,6 +75,7 @@ def select_devices(count: int | None = None) -> list[jax.Device]:
         A list of `jax.Device`.
 
     Raises:
+        TypeError: if `count` is not an integer.
         ValueError: if `count` is below 1, or larger than the number of devices.
 
     Example:
@@ -82,6 +85,7 @@ def select_devices(count: int | None = None) -> list[jax.Device]:
     found = jax.devices()
     if count is None:
         return list(found)
+    integer("parallel.select_devices", "count", count)
     if not 1 <= count <= len(found):
         kind = found[0].platform.upper()
         advice = (
@@ -155,12 +159,14 @@ def parse_mesh(text: str) -> dict[str, int]:
         A dict {axis: size}, in the order of the text.
 
     Raises:
+        TypeError: if `text` is not a string.
         ValueError: if the text is not of this form, or an axis occurs twice.
 
     Example:
         >>> parse_mesh("data=-1,tensor=2")
         {'data': -1, 'tensor': 2}
     """
+    expect(isinstance(text, str), "parallel.parse_mesh", "text", "a mesh such as 'data=4,tensor=2'", text)
     found: dict[str, int] = {}
     for part in text.split(","):
         name, equals, size = (one.strip() for one in part.partition("="))
@@ -190,14 +196,15 @@ def make_mesh(sizes: Mapping[str, int] | None = None) -> Mesh:
         A `jax.sharding.Mesh`.
 
     Raises:
-        ValueError: if the mesh needs more devices than exist, if more than one size is -1, or if the other sizes do not
-            divide the number of devices.
+        TypeError: if `sizes` is not a dict of names and integers.
+        ValueError: if there is no axis, if the mesh needs more devices than exist, if a size is neither positive nor
+            -1, if more than one size is -1, or if the other sizes do not divide the number of devices.
 
     Example:
         >>> dict(make_mesh({"data": -1, "model": 2}).shape)
         {'data': 4, 'model': 2}
     """
-    sizes = dict(sizes or {AXIS: -1})
+    sizes = _checked(sizes)
     known = math.prod(size for size in sizes.values() if size != -1)
     open_axes = [axis for axis, size in sizes.items() if size == -1]
     if open_axes:
@@ -210,3 +217,23 @@ def make_mesh(sizes: Mapping[str, int] | None = None) -> Mesh:
         sizes[open_axes[0]] = count // known
     chosen = select_devices(math.prod(sizes.values()))
     return Mesh(np.array(chosen).reshape(tuple(sizes.values())), tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes))
+
+
+def _checked(sizes: Mapping[str, int] | None) -> dict[str, int]:
+    """Return the sizes of the mesh axes as a dict of ints. Raise the errors of `make_mesh`."""
+    where = "parallel.make_mesh"
+    if sizes is None:
+        return {AXIS: -1}
+    advice = "Pass its sizes, dict(mesh.shape)." if isinstance(sizes, Mesh) else ""
+    is_dict = isinstance(sizes, Mapping) and all(isinstance(axis, str) for axis in sizes)
+    expect(is_dict, where, "mesh", "a dict {axis: size}, such as {'data': 8}", sizes, advice)
+    if not sizes:
+        raise ValueError(f"{where}: mesh has no axis; expected at least one, such as {{'data': 8}}, got {sizes!r}.")
+    found = {axis: integer(where, f"the size of mesh axis {axis!r}", size) for axis, size in sizes.items()}
+    for axis, size in found.items():
+        if size < 1 and size != -1:
+            raise ValueError(
+                f"{where}: the size of mesh axis {axis!r} is out of range; expected at least 1, or -1 for the "
+                f"remaining devices, got {size}."
+            )
+    return found

@@ -19,6 +19,7 @@ from typing import Any
 
 import jax
 
+from funcnet.arguments import integer
 from funcnet.parallel.watchers import dismiss_watchers, start_watcher
 
 __all__ = [
@@ -84,6 +85,7 @@ def join_processes(
         where: prefix for error messages. A command passes its name, and the messages then name its options.
 
     Raises:
+        TypeError: if `count` or `index` is not an integer.
         ProcessError: if only some of the values are given, if a value or an environment variable is not valid, if the
             port of the coordinator is in use, or if not all processes join in time.
 
@@ -107,7 +109,7 @@ def join_processes(
             f"{where}: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing; expected all of "
             f"{names[0]} HOST:PORT, {names[1]} N and {names[2]} I, or none of them."
         )
-    assert count is not None and index is not None
+    count, index = integer(where, names[1], count), integer(where, names[2], index)
     if count < 1 or not 0 <= index < count:
         raise ProcessError(
             f"{where}: {names[2]} is out of range; expected 0 to {max(count, 1) - 1} for {count} processes, got "
@@ -340,13 +342,9 @@ def _initialize(coordinator: str | None, count: int, index: int, timeout: float,
         _check_address(coordinator, index, timeout, where)
     try:
         jax.distributed.initialize(
-            coordinator,
-            count,
-            index,
-            initialization_timeout=int(timeout),
-            heartbeat_timeout_seconds=HEARTBEAT,
+            coordinator, count, index, initialization_timeout=int(timeout), heartbeat_timeout_seconds=HEARTBEAT,
             shutdown_timeout_seconds=HEARTBEAT,
-        )
+        )  # fmt: skip
     except jax.errors.JaxRuntimeError as error:
         raise ProcessError(
             f"{where}: the {count} processes did not all join the run; expected all of them at "
@@ -358,7 +356,7 @@ def _initialize(coordinator: str | None, count: int, index: int, timeout: float,
 
 def _check_address(coordinator: str, index: int, timeout: float, where: str) -> None:
     """Wait until the coordinator answers. In process 0, which becomes the coordinator, check that its port is free."""
-    host, _, port = coordinator.rpartition(":")
+    host, _, port = str(coordinator).rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 2**16:
         name = _argument_names(where)[0]
         raise ProcessError(f"{where}: {name} is not an address; expected HOST:PORT, got {coordinator!r}.")

@@ -8,6 +8,7 @@ from jax.sharding import NamedSharding
 
 from funcnet import table
 from funcnet import tree as names_of
+from funcnet.arguments import expect, mapping
 
 __all__ = ["sharding_report"]
 
@@ -36,6 +37,7 @@ def sharding_report(params: names_of.Tree, shardings: names_of.Tree) -> str:
         -----------------------------------------------------
         all             2      24                          60
     """
+    _check(params, shardings)
     lines: dict[tuple[str, ...], list[int]] = {}
     total = entries = 0
     places, leaves = names_of.flatten(shardings), names_of.flatten(params)
@@ -51,6 +53,16 @@ def sharding_report(params: names_of.Tree, shardings: names_of.Tree) -> str:
     head = ["parameter", "number", "shape", "sharding", "bytes per device"]
     numbers = sum(count for count, _ in lines.values())
     return table.text([head, *cells, ["all", f"{numbers:,}", f"{entries:,}", "", f"{total:,}"]], left=1, total=True)
+
+
+def _check(params: Any, shardings: Any) -> None:
+    where = "parallel.sharding_report"
+    for name, value in {"params": params, "shardings": shardings}.items():
+        mapping(where, name, value, "a nested dict, as net.init and Layout.shardings return it")
+    places = names_of.flatten(shardings)
+    for name in names_of.flatten(params):
+        found = places.get(name)
+        expect(isinstance(found, NamedSharding), where, f"shardings of {name!r}", "a NamedSharding", found)
 
 
 def _families(facts: Mapping[str, Any]) -> dict[str, str]:

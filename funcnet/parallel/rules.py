@@ -4,13 +4,14 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from jax.sharding import PartitionSpec
+from jax.sharding import Mesh, PartitionSpec
 
 from funcnet import nn
 from funcnet import tree as names_of
+from funcnet.arguments import strings
 from funcnet.parallel.mesh import FSDP
 
-__all__ = ["parse_rules", "sharding_rules"]
+__all__ = ["axes_of", "leaf_specs", "parse_rules", "sharding_rules"]
 
 SMALLEST = 1024  # entries; a smaller parameter without a rule is replicated
 
@@ -95,14 +96,18 @@ def parse_rules(texts: Iterable[str]) -> dict[str, PartitionSpec]:
         {name pattern: PartitionSpec}.
 
     Raises:
+        TypeError: if `texts` is not a list of strings.
         ValueError: if a text is not of this form, or a pattern occurs twice.
 
     Example:
         >>> tuple(parse_rules(["fc.weight=data+fsdp,-"])["fc.weight"])
         (('data', 'fsdp'), None)
     """
+    expected = "a list of rules, such as ['**.dense.weight=tensor,-']"
+    given = list(texts) if isinstance(texts, Iterable) and not isinstance(texts, str) else texts
+    strings("parallel.parse_rules", "texts", given, expected)
     rules: dict[str, PartitionSpec] = {}
-    for text in texts:
+    for text in given:
         pattern, equals, entries = (part.strip() for part in text.partition("="))
         axes = [tuple(axis.strip() for axis in entry.split("+")) for entry in entries.split(",")]
         valid = all(axis.isidentifier() or group == ("-",) for group in axes for axis in group)
@@ -113,6 +118,67 @@ def parse_rules(texts: Iterable[str]) -> dict[str, PartitionSpec]:
             )
         rules[pattern] = PartitionSpec(*(None if group == ("-",) else _entry(group) for group in axes))
     return rules
+
+
+def leaf_specs(
+    rules: Mapping[str, PartitionSpec], shapes: Mapping[str, tuple[int, ...]], mesh: Mesh
+) -> dict[str, PartitionSpec]:
+    """Return {name of a leaf: `PartitionSpec`} for leaves with some shapes.
+
+    Raises:
+        ValueError: see `Layout.shardings`.
+
+    Example:
+        >>> from funcnet.parallel import make_mesh
+        >>> specs = leaf_specs({"fc": PartitionSpec("data")}, {"fc.bias": (8,), "norm": (3,)}, make_mesh({"data": 2}))
+        >>> tuple(specs["fc.bias"]), tuple(specs["norm"])
+        (('data',), ())
+    """
+    where = "parallel.Layout: rules"
+    specs = dict.fromkeys(shapes, PartitionSpec())
+    ruled: dict[str, str] = {}
+    named = [name for name in shapes if name]
+    for pattern, spec in rules.items() if named else ():
+        if unknown := [axis for axis in axes_of(*spec) if axis not in mesh.axis_names]:
+            raise ValueError(
+                f"{where}: {pattern!r} names the unknown axis {unknown[0]!r}; expected an axis of the mesh "
+                f"({', '.join(mesh.axis_names)}), got {spec}."
+            )
+        for name in names_of.select(pattern, named, where=where):
+            if name in ruled and specs[name] != spec:
+                raise ValueError(
+                    f"{where}: two rules match {name!r}; expected one rule, got {ruled[name]!r} and {pattern!r}. "
+                    "Make one of the patterns more specific."
+                )
+            _check_spec(name, shapes[name], pattern, spec, mesh)
+            ruled[name], specs[name] = pattern, spec
+    return specs
+
+
+def _check_spec(name: str, shape: tuple[int, ...], pattern: str, spec: PartitionSpec, mesh: Mesh) -> None:
+    """Raise a ValueError if a `PartitionSpec` does not fit the shape of a leaf."""
+    if len(spec) > len(shape):
+        raise ValueError(
+            f"parallel.Layout: rules: {pattern!r} does not fit {name!r}; expected at most {len(shape)} entries for "
+            f"its shape {shape}, got {spec}."
+        )
+    for size, entry in zip(shape, spec, strict=False):
+        parts = math.prod(mesh.shape[axis] for axis in axes_of(entry))
+        if size % parts:
+            raise ValueError(
+                f"parallel.Layout: rules: {pattern!r} splits {name!r} of shape {shape} into {parts} parts along "
+                f"{entry!r}; expected a dimension that is divisible by {parts}, got {size}. Use a divisor of "
+                f"{size}, or leave this dimension unsharded."
+            )
+
+
+def axes_of(*entries: str | tuple[str, ...] | None) -> list[str]:
+    """Return the names of the mesh axes that occur in some entries of a `PartitionSpec`.
+
+    >>> axes_of("data", None, ("fsdp", "tensor"))
+    ['data', 'fsdp', 'tensor']
+    """
+    return [axis for entry in entries for axis in ((entry,) if isinstance(entry, str) else entry or ())]
 
 
 def _matching(pattern: str, names: Iterable[str]) -> list[str]:

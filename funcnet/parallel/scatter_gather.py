@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from funcnet.arguments import expect, integer
 from funcnet.parallel.mesh import Device, find_device, find_devices
 
 __all__ = ["gather", "scatter"]
@@ -49,7 +50,7 @@ def scatter(inputs: Any, devices: Sequence[Device], dim: int = 0) -> list[Any]:
     Reference: `torch.nn.parallel.scatter_gather.scatter`.
     """
     where = "parallel.scatter"
-    chosen = find_devices(devices, where)
+    chosen, dim = find_devices(devices, where), integer(where, "dim", dim)
     counts: dict[int, tuple[int, ...]] = {}
     for array in filter(_is_array, _leaves(inputs)):
         counts.setdefault(_chunks(array, len(chosen), dim), array.shape)
@@ -98,7 +99,9 @@ def gather(outputs: Sequence[Any], device: Device, dim: int = 0) -> Any:
 
     Reference: `torch.nn.parallel.scatter_gather.gather`.
     """
-    target = find_device(device, "parallel.gather")
+    is_list = isinstance(outputs, list | tuple)
+    expect(is_list, "parallel.gather", "outputs", "a list with the output of each replica", outputs)
+    target, dim = find_device(device, "parallel.gather"), integer("parallel.gather", "dim", dim)
     if not outputs:
         raise ValueError("parallel.gather: there are no outputs; expected at least one, got none.")
     return _gathered(list(outputs), target, dim, "output")

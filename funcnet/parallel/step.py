@@ -25,6 +25,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import PartitionSpec
 
+from funcnet.arguments import boolean, expect, function
 from funcnet.parallel.layout import Layout
 from funcnet.parallel.mesh import CONTEXT
 from funcnet.random import is_key, wrap_keys
@@ -54,6 +55,9 @@ def parallelize(
         A function `call(state, batch, key)`. `state` must be from `layout.place`, `batch` must be from `layout.shard`,
         and `key` must be None or from `layout.place`.
 
+    Raises:
+        TypeError: if `step` is not a function, or `layout` is not a `Layout`.
+
     Example:
         >>> import numpy as np
         >>> from funcnet.parallel import make_layout
@@ -63,6 +67,9 @@ def parallelize(
         >>> parallelize(step, layout)(layout.place(np.float32(1)), layout.shard(np.ones((16, 2), np.float32)), None)
         Array(33., dtype=float32)
     """
+    expect(isinstance(layout, Layout), "parallel.parallelize", "layout", "a Layout, from make_layout", layout)
+    function("parallel.parallelize", "step", step, "step(state, batch, key, *, axis_name)", 3, "axis_name")
+    boolean("parallel.parallelize", "donate", donate)
     run = functools.partial(step, axis_name=layout.axis_name)
     donated = (0,) if donate else ()
     if layout.kind == "pmap":

@@ -7,7 +7,7 @@ from funcnet.train.checkpoints import Checkpoints, Restored, resume
 from funcnet.train.errors import RunError
 from funcnet.train.faults import Fault
 from funcnet.train.fit import Fitted, fit
-from funcnet.train.fit_evaluation import Evaluation
+from funcnet.train.fit_evaluation import Evaluated
 from funcnet.train.interruption import Interruption, Stopped
 from funcnet.train.loop import Cadence, Outcome, train
 from funcnet.train.means import RunningMeans
@@ -44,7 +44,7 @@ __all__ = [
     "Context",
     "DeviceSettings",
     "Ended",
-    "Evaluation",
+    "Evaluated",
     "Fault",
     "Fitted",
     "Interruption",

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, Literal
 
+from funcnet.arguments import boolean, expect, integer
 from funcnet.data import DataLoader
-from funcnet.data.endless import EndlessLoader, passes
+from funcnet.data.endless import EndlessLoader, is_inside, no_batch, passes
 
 __all__ = ["Ends", "EpochBatches", "LoaderBatches", "OpenedBatches"]
 
@@ -25,7 +26,8 @@ class LoaderBatches:
             read ahead. `epochs` implies `by_epoch`.
 
     Raises:
-        TypeError: if `loader` is not a `DataLoader`.
+        TypeError: if an argument has the wrong type.
+        ValueError: if `epochs` is below 1.
 
     Example:
         >>> import numpy as np
@@ -35,6 +37,11 @@ class LoaderBatches:
     """
 
     def __init__(self, loader: DataLoader, epochs: int | None = None, *, by_epoch: bool = False):
+        where = "train.LoaderBatches"
+        expect(isinstance(loader, DataLoader), where, "loader", "a DataLoader of funcnet.data", loader)
+        if epochs is not None:
+            integer(where, "epochs", epochs, 1)
+        boolean(where, "by_epoch", by_epoch)
         self.loader, self.epochs, self.by_epoch = loader, epochs, by_epoch or epochs is not None
 
     def __call__(self, start_step: int, position: Mapping[str, Any] | None = None) -> "EndlessLoader | EpochBatches":
@@ -101,7 +108,7 @@ class EpochBatches:
 
     def _read(self) -> Generator[tuple[Any, dict[str, Any], Ends]]:
         loader, epochs, opened = self._loader, self._epochs, passes(self._loader)
-        epoch, was_empty = self._position["epoch"], False
+        epoch, may_be_empty = self._position["epoch"], is_inside(self._position)
         while epochs is None or epoch < epochs:
             ahead, batches = None, next(opened)
             try:
@@ -114,11 +121,9 @@ class EpochBatches:
             epoch += 1
             if ahead is not None:
                 yield ahead[0], loader.state_dict(), "run" if epoch == epochs else "epoch"
-            elif was_empty:  # one pass may be empty, if the position was at the end of an epoch
-                raise ValueError(
-                    f"train: an epoch of {type(loader.dataset).__name__} has no batch; expected at least one, got none."
-                )
-            was_empty = ahead is None
+            elif not may_be_empty:
+                raise no_batch(loader, epoch)
+            may_be_empty = False
 
 
 class OpenedBatches:

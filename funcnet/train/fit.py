@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import optax
 
 from funcnet import nn, tree, weights
-from funcnet.arguments import boolean, strings
+from funcnet.arguments import boolean, path, strings
 from funcnet.train.errors import RunError
-from funcnet.train.fit_checks import check_path, check_plan, check_settings, hidden_names, in_python
+from funcnet.train.fit_checks import check_plan, check_settings, hidden_names, in_python
 from funcnet.train.fit_data import is_function, open_function, rows_per_step
-from funcnet.train.fit_evaluation import Evaluation
+from funcnet.train.fit_evaluation import Evaluated
 from funcnet.train.fit_task import FitCheckpointSettings, FitSettings, FitTask, Plan
 from funcnet.train.loop import Every
 from funcnet.train.metrics import read_metrics
@@ -69,7 +69,7 @@ def fit(
     update_extra: UpdateExtra | None = None,
     predict: Callable[..., Any] | None = None,
     metrics: Callable[..., Mapping[str, Any]] | None = None,
-    after_evaluation: Callable[[Evaluation], Any] | None = None,
+    after_evaluation: Callable[[Evaluated], Any] | None = None,
     best: Best | None = None,
     resume: bool = False,
     seed: int = 0,
@@ -128,7 +128,7 @@ def fit(
             over the rows, such as F1 or AUC. Its arguments are the parts of the tuple that `predict` returns, as NumPy
             arrays with the rows of all batches and devices. It returns {name: number or array of numbers}. The log has
             the values as `eval_{name}`. A square array of integers is drawn in the report as a confusion matrix.
-        after_evaluation: function `after_evaluation(evaluation)` that receives an `Evaluation` after each one. In a run
+        after_evaluation: function `after_evaluation(evaluation)` that receives an `Evaluated` after each one. In a run
             of several processes, it is called in process 0. It is called again if a resumed run repeats an evaluation.
         best: how to choose the best evaluation, whose model is kept, and when to stop early. None keeps the last model.
         resume: whether to continue the run in `out`. If `out` contains no run, a new run starts.
@@ -172,7 +172,7 @@ def fit(
         >>> print(f"{fitted.params['weight'].item():.2f}")
         2.00
     """
-    folder = check_path("out", out)
+    folder = path("train.fit", "out", out)
     plan = Plan(
         net, loss, data, optimizer, validation, weight, schedule, start, evaluate_ema, extra, update_extra, predict,
         metrics, after_evaluation, best,
@@ -202,7 +202,7 @@ def fit(
     loop = dataclasses.replace(settings.loop, batch_size=rows_per_step(plan.data, settings.loop.batch_size))
     settings = dataclasses.replace(settings, loop=loop)
     if replay is not None:
-        bundle = read_bundle(check_path("replay", replay))
+        bundle = read_bundle(path("train.fit", "replay", replay))
         raise SystemExit(0 if replay_step(lambda *given: FitTask(plan, *given), settings, bundle) else 1)
     _run(plan, settings)
     return _fitted(plan, settings)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from funcnet import nn
@@ -11,21 +10,12 @@ from funcnet.settings import check_ranges
 from funcnet.train.fit_data import check_data, check_shared, is_function
 from funcnet.train.fit_task import FitSettings, Plan
 from funcnet.train.setting_types import check_types
+from funcnet.train.storable import storable_leaves
 from funcnet.train.task import Best
 
-__all__ = ["check_path", "check_plan", "check_settings", "hidden_names", "in_python"]
+__all__ = ["check_plan", "check_settings", "hidden_names", "in_python"]
 
 WHERE = "train.fit"
-
-
-def check_path(name: str, path: Any) -> Path:
-    """Return `path` as a Path.
-
-    Raises:
-        TypeError: if it is not a path.
-    """
-    expect(isinstance(path, str | Path) and path != "", WHERE, name, "a path, such as 'runs/first'", path)
-    return Path(path)
 
 
 def check_plan(plan: Plan) -> None:
@@ -50,10 +40,11 @@ def check_plan(plan: Plan) -> None:
         ("after_evaluation", "after_evaluation(evaluation)", 1, ""),
     ):
         if getattr(plan, name) is not None:
-            function(WHERE, name, getattr(plan, name), form, size, advice)
+            function(WHERE, name, getattr(plan, name), form, size, advice=advice)
     boolean(WHERE, "evaluate_ema", plan.evaluate_ema)
     expect(plan.best is None or isinstance(plan.best, Best), WHERE, "best", "train.Best('loss') or None", plan.best)
     _check_start(plan.start)
+    storable_leaves({"extra": plan.extra} if plan.extra is not None else {}, WHERE)
     check_data("data", plan.data, "data(start_step)", 0)
     if plan.validation is not None:
         check_data("validation", plan.validation, "validation()")

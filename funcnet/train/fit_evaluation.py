@@ -18,13 +18,13 @@ from funcnet.train.state import TrainState
 from funcnet.train.step import evaluate
 from funcnet.train.task import Best
 
-__all__ = ["Evaluation", "FitEvaluator", "checked_metrics"]
+__all__ = ["Evaluated", "FitEvaluator", "checked_metrics"]
 
 Model = tuple[Any, ...]  # (params, state) or (params, state, extra), on the devices
 
 
 @dataclasses.dataclass(frozen=True)
-class Evaluation:
+class Evaluated:
     """An evaluation of a run, as `after_evaluation` of `fit` receives it.
 
     Attributes:
@@ -63,7 +63,7 @@ class FitEvaluator:
     place: Callable[[Any], Any]
     stop: Interruption
     metrics: Callable[..., Mapping[str, Any]] | None
-    after_evaluation: Callable[[Evaluation], Any] | None
+    after_evaluation: Callable[[Evaluated], Any] | None
     evaluate_ema: bool
 
     def __call__(self, state: TrainState) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class FitEvaluator:
         params = state.ema.params if self.evaluate_ema else state.params
         figures, outputs = self._measure((params, state.state, *(() if state.extra is None else (state.extra,))))
         if self.after_evaluation is not None and is_first() and not self.stop.requested:
-            self.after_evaluation(Evaluation(int(state.step), figures, outputs, params, state.state))
+            self.after_evaluation(Evaluated(int(state.step), figures, outputs, params, state.state))
         return figures
 
     def check(self, model: Model, best: Best | None) -> None:

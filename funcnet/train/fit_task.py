@@ -20,7 +20,7 @@ from funcnet.train.batches import LoaderBatches, OpenedBatches
 from funcnet.train.best import goodness
 from funcnet.train.errors import RunError
 from funcnet.train.fit_data import epoch_length, length_of, make_loader
-from funcnet.train.fit_evaluation import Evaluation, FitEvaluator
+from funcnet.train.fit_evaluation import Evaluated, FitEvaluator
 from funcnet.train.fit_loss import Bound, checked_losses, checked_outputs
 from funcnet.train.loop import Cadence
 from funcnet.train.nan_trace import lift, lower
@@ -52,7 +52,7 @@ class Plan:
     update_extra: UpdateExtra | None = None
     predict: Callable[..., Any] | None = None
     metrics: Callable[..., Mapping[str, Any]] | None = None
-    after_evaluation: Callable[[Evaluation], Any] | None = None
+    after_evaluation: Callable[[Evaluated], Any] | None = None
     best: Best | None = None
 
 

@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 
+from funcnet.arguments import expect, function, integer
 from funcnet.data.prefetch import Prefetcher
 from funcnet.parallel import check_replicated
 from funcnet.train.checkpoints import Checkpoints
@@ -48,6 +49,10 @@ class Cadence:
         save_every: number of steps between two checkpoints. The last step is saved too. If `save_every` is a multiple
             of `evaluate_every`, every checkpoint has an evaluation, so the best checkpoint can be kept.
 
+    Raises:
+        TypeError: if a number is not an int.
+        ValueError: if a number is negative.
+
     Example:
         >>> cadence = Cadence(total_steps=10, log_every=4, save_every=5)
         >>> [step for step in range(1, 11) if cadence.logs(step)]
@@ -72,6 +77,15 @@ class Cadence:
     def saves(self, step: int, *, ends_epoch: bool = False) -> bool:
         """Return whether a checkpoint is saved after `step`. `ends_epoch` says whether `step` ends an epoch."""
         return self._due(step, self.save_every, ends_epoch)
+
+    def __post_init__(self) -> None:
+        if self.total_steps is not None:
+            integer("train.Cadence", "total_steps", self.total_steps, 0)
+        integer("train.Cadence", "log_every", self.log_every, 0)
+        for name in ("evaluate_every", "save_every"):
+            if (value := getattr(self, name)) != "epoch":
+                expect(not isinstance(value, str), "train.Cadence", name, "an int or 'epoch'", value)
+                integer("train.Cadence", name, value, 0)
 
     @property
     def length(self) -> str:
@@ -164,6 +178,12 @@ def train(
             finite, if the loss spikes too often, if a checkpoint cannot be written, or if the data end early.
         ValueError: if the buffers differ between devices (see `check_replicated`).
     """
+    expect(isinstance(cadence, Cadence), "train.train", "cadence", "a Cadence", cadence)
+    expect(isinstance(stop, Interruption), "train.train", "stop", "an Interruption", stop)
+    function("train.train", "step", step, "step(train_state, batch, key)", 3)
+    function("train.train", "batches", batches, "batches(start_step)", 1)
+    function("train.train", "place", place, "place(batch)", 1)
+    function("train.train", "size", size, "size(batch)", 1)
     begin = begin or {}
     done = int(train_state.step)
     evaluated = functools.partial(_evaluated, evaluate, stop)

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from funcnet.arguments import integer
+from funcnet.arguments import path as as_path
 from funcnet.files import write_bytes
 from funcnet.train.errors import RunError, cannot_write
 
@@ -41,7 +43,8 @@ class JsonLines:
     """
 
     def __init__(self, path: str | Path, step: int):
-        self.path = Path(path)
+        self.path = as_path("train.JsonLines", "path", path)
+        integer("train.JsonLines", "step", step, 0)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             _truncate(self.path, step)
@@ -98,7 +101,8 @@ class TensorBoard:
     """
 
     def __init__(self, folder: str | Path, step: int):
-        self.folder, self._files = Path(folder), 0
+        self.folder, self._files = as_path("train.TensorBoard", "folder", folder), 0
+        integer("train.TensorBoard", "step", step, 0)
         self._open(step)
 
     def _open(self, step: int) -> None:
@@ -160,7 +164,7 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
         FileNotFoundError: if the file does not exist.
         RunError: if a line is not a JSON object with a step.
     """
-    return [json.loads(line) for line in _valid_lines(Path(path))]
+    return [json.loads(line) for line in _valid_lines(as_path("train.read_metrics", "path", path))]
 
 
 def _valid_lines(path: Path) -> list[bytes]:

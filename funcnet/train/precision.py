@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from funcnet import tree
+from funcnet.arguments import expect
 
 __all__ = ["BFLOAT16", "FLOAT32", "Precision", "at_least_float32"]
 
@@ -29,6 +30,7 @@ class Precision:
             sums the gradients of weight matrices over the devices in the type `compute`.
 
     Raises:
+        TypeError: if a type is not a floating dtype.
         ValueError: if `norms`, `softmax` or `reductions` is narrower than float32, or `params` is narrower than
             `compute`.
 
@@ -45,6 +47,8 @@ class Precision:
     reductions: Any = jnp.float32
 
     def __post_init__(self):
+        for field in dataclasses.fields(self):
+            _check_float(field.name, getattr(self, field.name))
         for part in ("norms", "softmax", "reductions"):
             _at_least(part, getattr(self, part), jnp.float32)
         _at_least("params", self.params, self.compute)
@@ -69,6 +73,14 @@ def at_least_float32(x: Any) -> jax.Array:
 
 def _bits(dtype: Any) -> int:
     return jnp.finfo(dtype).bits
+
+
+def _check_float(part: str, dtype: Any) -> None:
+    try:
+        is_float = jnp.issubdtype(jnp.dtype(dtype), jnp.floating)
+    except TypeError:
+        is_float = False
+    expect(is_float, "train.Precision", part, "a floating dtype, such as jnp.bfloat16", dtype)
 
 
 def _at_least(part: str, dtype: Any, least: Any) -> None:

@@ -22,6 +22,7 @@ import jax
 import numpy as np
 
 from funcnet import weights
+from funcnet.arguments import path as as_path
 from funcnet.files import read_json, replacing, write_json
 from funcnet.parallel import Layout, is_first
 from funcnet.train.checkpoints import Checkpoints, Restored
@@ -174,7 +175,7 @@ def read_bundle(folder: str | Path) -> Bundle:
     Raises:
         RunError: if the folder does not contain the files of a bundle.
     """
-    folder = Path(folder)
+    folder = as_path("train.read_bundle", "folder", folder)
     record = read_json(folder / BUNDLE)
     if not isinstance(record, dict) or "fault" not in record:
         got = "a damaged one" if (folder / BUNDLE).exists() else "a folder without it" if folder.is_dir() else "none"

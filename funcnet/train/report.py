@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from funcnet.arguments import expect
 from funcnet.files import replacing
 from funcnet.train.errors import cannot_write
 
@@ -88,6 +89,8 @@ def draw_report(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    is_list = isinstance(panels, list | tuple) and all(isinstance(panel, Panel | Matrix) for panel in panels)
+    expect(is_list, "train.draw_report", "panels", "a list of Panels and Matrices", panels)
     if not panels:
         return
     across = min(2, len(panels))

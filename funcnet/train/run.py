@@ -7,15 +7,18 @@ killed.
 """
 
 import contextlib
+import dataclasses
 import functools
 import os
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from funcnet.arguments import boolean, expect, function, patterns, strings, transformation
 from funcnet.parallel import check_batch_size, check_equal, first_decides, is_first, wait_for_all, watch_processes
 from funcnet.settings import as_json, defaults, recorded
 from funcnet.train import compilation_cache
 from funcnet.train.interruption import Stopped, interruption
+from funcnet.train.loop import Cadence
 from funcnet.train.recovery import FAULTS, REPLAY
 from funcnet.train.run_directory import (
     cancel_run,
@@ -27,8 +30,9 @@ from funcnet.train.run_directory import (
     open_run,
     record_facts,
 )
-from funcnet.train.settings import open_layout
-from funcnet.train.task import Context, Task
+from funcnet.train.setting_types import check_types
+from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings, open_layout
+from funcnet.train.task import Best, Context, Task
 from funcnet.train.trials import EMA, MODEL, TrainingSettings, Trials
 from funcnet.train.versions import versions
 
@@ -63,6 +67,7 @@ def run_task(
         saved a checkpoint, unless it stopped before its first step.
 
     Raises:
+        TypeError: if an argument has the wrong type, or `open_task` does not return a task with all attributes.
         ValueError: if the settings or the data are wrong.
         RunError: if the run directory cannot be used. `RunError` is a `ValueError`.
         OSError: if a file cannot be read or written.
@@ -101,6 +106,7 @@ def run_task(
         >>> code, mean
         (0, array([2.], dtype=float32))
     """
+    _check_arguments(open_task, settings, where, free)
     layout = open_layout(settings.device, where)
     with interruption() as stop, contextlib.ExitStack() as stack:
         if not is_first():
@@ -129,10 +135,10 @@ def run_task(
         context = Context(layout, settings.device.policy, stop)
         try:
             if is_first():
-                task = open_task(settings, context)  # it may build data that the other processes then find
+                task = _checked(open_task(settings, context), where)  # it may build data that the others then find
             wait_for_all(f"{folder}, data", timeout=24 * 3600)
             if not is_first():
-                task = open_task(settings, context)
+                task = _checked(open_task(settings, context), where)
             trials = Trials(task, settings, config, context, where)
             if task.checks_objective and not settings.run.resume:
                 trials.check_objective()
@@ -151,3 +157,31 @@ def run_task(
         first_decides(functools.partial(finish, folder))
         print(f"Written: {folder}")
         return 0
+
+
+def _check_arguments(open_task: Any, settings: Any, where: Any, free: Any) -> None:
+    """Raise a TypeError if an argument of `run_task` has the wrong type."""
+    own = "train.run_task"
+    expect(isinstance(where, str), own, "where", "the name of the command", where)
+    function(own, "open_task", open_task, "open_task(settings, context)", 2)
+    groups = {"run": RunSettings, "loop": LoopSettings, "device": DeviceSettings}
+    text = ", ".join(f"{name}: {kind.__name__}" for name, kind in groups.items())
+    is_right = all(isinstance(getattr(settings, name, None), kind) for name, kind in groups.items())
+    is_right = is_right and dataclasses.is_dataclass(settings)
+    expect(is_right, own, "settings", f"a dataclass with the fields {text}", settings)
+    strings(own, "free", free, "a list of names of settings")
+    check_types(settings, where)
+
+
+def _checked(task: Any, where: str) -> Any:
+    """Return a task. Raise a TypeError if it is none, or one of its attributes is missing or has the wrong type."""
+    expect(isinstance(task, Task), where, "the result of open_task", "a train.Task", task)
+    kinds = {"name": str, "cadence": Cadence}
+    for name, kind in kinds.items():
+        value = getattr(task, name, None)
+        expect(isinstance(value, kind), where, f"{name} of the task", f"a {kind.__name__}", value)
+    transformation(where, "optimizer of the task", getattr(task, "optimizer", None))
+    expect(task.best is None or isinstance(task.best, Best), where, "best of the task", "a Best or None", task.best)
+    patterns(where, "trainable of the task", task.trainable)
+    boolean(where, "checks_objective of the task", task.checks_objective)
+    return task

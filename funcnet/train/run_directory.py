@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from funcnet.arguments import path as as_path
 from funcnet.files import lock_folder, read_json, write_json
 from funcnet.train.errors import RunError, cannot_write
 from funcnet.train.versions import versions
@@ -72,7 +73,7 @@ def open_run(
         ...     is_finished(out)
         False
     """
-    folder = Path(folder)
+    folder = as_path("train.open_run", "folder", folder)
     record = folder / RUN_FILE
     if file := next((one for one in (folder, *folder.parents) if one.is_file()), None):
         what = "is a file" if file == folder else f"is inside {file}, which is a file"

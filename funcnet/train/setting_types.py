@@ -5,13 +5,16 @@ The command line converts its texts to these types. A call in Python can pass an
 
 import dataclasses
 import numbers
+import operator
 import types
 import typing
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from funcnet.arguments import shown
+import numpy as np
+
+from funcnet.arguments import is_integer, shown
 from funcnet.settings import flag
 
 __all__ = ["check_types", "plain"]
@@ -40,13 +43,14 @@ def check_types(settings: Any, where: str, named: Callable[[str], str] = flag) -
     hints = typing.get_type_hints(type(settings), include_extras=True)
     for field in dataclasses.fields(settings):
         value, hint = getattr(settings, field.name), hints[field.name]
-        if dataclasses.is_dataclass(value):
+        if dataclasses.is_dataclass(value) and dataclasses.is_dataclass(hint):
             check_types(value, where, named)
         elif not _fits(value, hint):
             text = f"{named(field.name)} has the wrong type; expected {_text(hint)}, got {shown(value)}."
             if isinstance(value, str) and any(get_origin(one) is Literal for one in _alternatives(hint)):
                 raise ValueError(f"{where}: {text.replace(' has the wrong type', ' is unknown', 1)}")
-            advice = " Put it into a list." if isinstance(value, str) and get_origin(hint) is tuple else ""
+            is_list = get_origin(hint) is tuple and get_args(hint)[1:] == (...,)
+            advice = " Put it into a list." if isinstance(value, str) and is_list else ""
             raise TypeError(f"{where}: {text}{advice}")
 
 
@@ -64,9 +68,11 @@ def plain(settings: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        return value
-    return int(value) if isinstance(value, numbers.Integral) else float(value)
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if is_integer(value):
+        return operator.index(value)
+    return float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else value
 
 
 def _alternatives(hint: Any) -> list[Any]:
@@ -83,14 +89,21 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _is(value: Any, kind: Any) -> bool:
+    if kind is None:
+        return value is None
     if get_origin(kind) is Literal:
-        return isinstance(value, str) and value in get_args(kind)
+        return any(type(value) is type(one) and value == one for one in get_args(kind))
     if get_origin(kind) is tuple:
-        return isinstance(value, tuple) and all(_fits(one, get_args(kind)[0]) for one in value)
-    if kind in (int, float):
-        number = numbers.Integral if kind is int else numbers.Real
-        return isinstance(value, number) and not isinstance(value, bool)
-    return not isinstance(kind, type) or isinstance(value, kind)
+        inner = get_args(kind)
+        inner = inner[:1] * len(value) if inner[1:] == (...,) and isinstance(value, tuple) else inner
+        return isinstance(value, tuple) and len(value) == len(inner) and all(map(_fits, value, inner))
+    if kind is bool:
+        return isinstance(value, bool | np.bool_)
+    if kind is int:
+        return is_integer(value)
+    if kind is float:
+        return isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return kind is Any or typing.is_typeddict(kind) or not isinstance(kind, type) or isinstance(value, kind)
 
 
 def _text(hint: Any) -> str:
@@ -98,6 +111,8 @@ def _text(hint: Any) -> str:
     for kind in _alternatives(hint):
         if get_origin(kind) is Literal:
             found += map(repr, get_args(kind))
+        elif get_origin(kind) is tuple and get_args(kind)[1:] != (...,):
+            found.append(f"a tuple ({', '.join(map(_text, get_args(kind)))})")
         elif get_origin(kind) is tuple:
             found.append(f"a list of {_text(get_args(kind)[0]).removeprefix('a ').removeprefix('an ')}s")
         else:

@@ -1,13 +1,16 @@
 """Groups of settings that every training command has; see `funcnet.settings`."""
 
+import contextlib
 import dataclasses
 import math
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import jax
 import tyro
 
+from funcnet.arguments import expect
 from funcnet.parallel import (
     AXIS,
     Layout,
@@ -111,6 +114,17 @@ class CheckpointSettings:
     continues with the batches after that step. With 0, the run never goes back."""
 
 
+@contextlib.contextmanager
+def _naming(where: str, name: str, value: Any) -> Iterator[None]:
+    """Begin the message of an error with the setting that is wrong."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if value:
+            error.args = (f"{where}: {name} {value}: {error}",)
+        raise
+
+
 def open_layout(settings: DeviceSettings, where: str) -> Layout:
     """Return the layout of a run, without the sharding rules of its net.
 
@@ -130,20 +144,31 @@ def open_layout(settings: DeviceSettings, where: str) -> Layout:
         >>> open_layout(DeviceSettings(devices=4, parallel="shard_map"), "pretrain").batch_parts
         4
     """
+    expect(isinstance(settings, DeviceSettings), where, "device", "DeviceSettings", settings)
     if settings.devices is not None and settings.mesh is not None:
         raise ValueError(
             f"{where}: --devices {settings.devices} and --mesh {settings.mesh} are both given; expected one of them, "
             f"got both. (--devices {settings.devices} is short for --mesh {AXIS}={settings.devices}.)"
         )
     join_processes(settings.coordinator, settings.num_processes, settings.process_id, where=where)
-    sizes = None if settings.devices is None else {AXIS: settings.devices}
-    if settings.mesh is not None:
-        sizes = parse_mesh(settings.mesh)
-    if sizes is not None and -1 not in sizes.values():
-        use_virtual_cpu_devices(-(-min(math.prod(sizes.values()), MOST_DEVICES) // process_count()))
-    if sizes is None and jax.default_backend() == "cpu" and process_count() == 1:
-        sizes = {AXIS: 1}
-    layout = make_layout(sizes, kind=settings.parallel, rules=parse_rules(settings.shard))
+    with _naming(where, "--shard", settings.shard):
+        rules = parse_rules(settings.shard)
+    name, value = ("--mesh", settings.mesh) if settings.devices is None else ("--devices", settings.devices)
+    with _naming(where, name, value):
+        sizes = None if settings.devices is None else {AXIS: settings.devices}
+        if settings.mesh is not None:
+            sizes = parse_mesh(settings.mesh)
+        if sizes is not None and -1 not in sizes.values():
+            use_virtual_cpu_devices(-(-min(math.prod(sizes.values()), MOST_DEVICES) // process_count()))
+        if sizes is None and jax.default_backend() == "cpu" and process_count() == 1:
+            sizes = {AXIS: 1}
+        others = [axis for axis, size in (sizes or {}).items() if axis != AXIS and size != 1]
+        if settings.parallel != "jit" and (others or rules):
+            raise ValueError(
+                f"--parallel {settings.parallel} shards only batches; expected a mesh with the axis {AXIS} alone, and "
+                f"no --shard, got {', '.join(others or rules)}. Use --parallel jit, which is the default."
+            )
+        layout = make_layout(sizes, kind=settings.parallel, rules=rules)
     if process_count() > 1 and layout.mesh.size != jax.device_count():
         raise ValueError(
             f"{where}: the mesh does not use all devices of the {process_count()} processes; expected "

@@ -9,6 +9,7 @@ import numpy as np
 import optax
 
 from funcnet import tree
+from funcnet.arguments import mapping, number, patterns, transformation
 from funcnet.optim import swa_utils
 from funcnet.train.storable import storable_leaves
 
@@ -62,9 +63,10 @@ def create(
         A `TrainState` with `step` 0.
 
     Raises:
+        TypeError: if an argument has the wrong type, or a leaf is neither an array nor a number, so that a checkpoint
+            cannot store it.
         ValueError: if a pattern matches no parameter, `ema` is not in [0, 1], two leaves have the same name, or an
             integer does not fit the dtype that JAX uses.
-        TypeError: if a leaf is neither an array nor a number, so that a checkpoint cannot store it.
 
     Example:
         >>> made = create({"fc": {"weight": jnp.ones(2)}}, {}, optax.sgd(0.1))
@@ -72,6 +74,12 @@ def create(
         Array(0, dtype=int32)
     """
     where = "train.create"
+    mapping(where, "params", params, "a nested dict of arrays, as net.init returns it")
+    mapping(where, "state", state, "a nested dict of arrays, as net.init returns it")
+    transformation(where, "optimizer", optimizer)
+    patterns(where, "trainable", trainable)
+    if ema is not None:
+        number(where, "ema", ema, 0, 1)
     given = {"params": params, "state": state} | ({} if extra is None else {"extra": extra})
     storable_leaves(given, where)
     given = _as_on_device(given)

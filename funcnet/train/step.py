@@ -33,6 +33,7 @@ import optax
 from jax import lax
 
 from funcnet import tree
+from funcnet.arguments import boolean, choice, expect, function, integer, patterns, transformation
 from funcnet.parallel import average_over, check_batch_size, first_over, fold_in_device, sum_over
 from funcnet.train.means import means, share
 from funcnet.train.nan_trace import PROBES, find_probes, split_flags
@@ -104,11 +105,12 @@ def make_step(
         the train state has the moving average `ema`, the step adds the updated parameters to this average.
 
     Raises:
-        ValueError: if `accumulate` is below 1, or `buffers` is unknown. The first call of the step also raises a
-            ValueError if the batch cannot be divided into micro-batches, if the objective does not return sums, if a
-            term has no loss or no count, if `create` was called with a different optimizer or `trainable`, if the step
-            changes the structure, a shape or a dtype of the train state, or if the objective ignores the flags of
-            `nan_trace`.
+        TypeError: if an argument has the wrong type.
+        ValueError: if `accumulate` is below 1, or `buffers` or `metrics_as` is unknown. The first call of the step also
+            raises a ValueError if the batch cannot be divided into micro-batches, if the objective does not return
+            sums, if a term has no loss or no count, if `create` was called with a different optimizer or `trainable`,
+            if the step changes the structure, a shape or a dtype of the train state, or if the objective ignores the
+            flags of `nan_trace`.
 
     Example:
         >>> from funcnet.train import create
@@ -122,8 +124,8 @@ def make_step(
         >>> float(state.params["mean"]), float(metrics["loss"])
         (2.0, 5.0)
     """
-    if accumulate < 1:
-        raise ValueError(f"train.make_step: accumulate is too small; expected at least 1, got {accumulate}.")
+    given = (objective, counts, optimizer, schedule, accumulate, precision, trainable, buffers, update_extra)
+    _check_step(*given, metrics_as, nan_trace)
     agreed = _agreement(buffers)
 
     def step(
@@ -215,11 +217,14 @@ def make_eval_step(
         these sums and counts over all batches.
 
     Raises:
+        TypeError: if an argument has the wrong type.
         ValueError: at the first call of the step, if the objective does not return sums, or a term has no loss or no
             count.
 
     Example: see `evaluate`.
     """
+
+    _check_functions("train.make_eval_step", objective, counts, precision)
 
     def step(
         model: tuple[Any, ...], batch: Batch, key: jax.Array | None = None, *, axis_name: str | None = None
@@ -253,6 +258,7 @@ def evaluate(
         `loss` and `{term}_{metric}`, as Python floats.
 
     Raises:
+        TypeError: if `model` is not a tuple, or `step` does not return sums and counts.
         ValueError: if `batches` is empty.
 
     Example:
@@ -263,6 +269,9 @@ def evaluate(
         >>> evaluate(step, model, [{"x": jnp.array([1.0, 3.0])}, {"x": jnp.array([2.0, 6.0])}])
         {'loss': 4.5, 'fit_loss': 4.5}
     """
+    function("train.evaluate", "step", step, "step(model, batch, key)", 3)
+    is_model = isinstance(model, tuple | list) and len(model) in (2, 3)
+    expect(is_model, "train.evaluate", "model", "(params, state) or (params, state, extra)", model)
     added: Any = None
     for batch in batches:
         out = jax.tree.map(lambda x: np.asarray(x, np.float64), step(model, batch, None))
@@ -277,11 +286,35 @@ def evaluate(
     return {name: float(value) for name, value in means(added["sums"], added["counts"], np.maximum).items()}
 
 
+def _check_step(
+    objective: Any, counts: Any, optimizer: Any, schedule: Any, accumulate: Any, precision: Any, trainable: Any,
+    buffers: Any, update_extra: Any, metrics_as: Any, nan_trace: Any,
+) -> None:  # fmt: skip
+    """Raise the errors of `make_step`."""
+    where = "train.make_step"
+    _check_functions(where, objective, counts, precision)
+    transformation(where, "optimizer", optimizer)
+    if schedule is not None:
+        function(where, "schedule", schedule, "schedule(step)", 1)
+    if update_extra is not None:
+        function(where, "update_extra", update_extra, "update_extra(train_state, metrics)", 2)
+    integer(where, "accumulate", accumulate, 1)
+    patterns(where, "trainable", trainable)
+    choice(where, "buffers", buffers, get_args(Buffers))
+    choice(where, "metrics_as", metrics_as, ("means", "sums"))
+    boolean(where, "nan_trace", nan_trace)
+
+
+def _check_functions(where: str, objective: Any, counts: Any, precision: Any) -> None:
+    form = "objective(params, state, batch, *, training, rng)"
+    function(where, "objective", objective, form, 3, "training", "rng", sometimes="extra")
+    function(where, "counts", counts, "counts(batch)", 1)
+    advice = "Use train.BFLOAT16 or train.FLOAT32." if isinstance(precision, str) else ""
+    expect(isinstance(precision, Precision), where, "precision", "a Precision", precision, advice)
+
+
 def _agreement(buffers: Buffers) -> Callable[[Any, Any], Any]:
     """Return the function `agreed(state, axis_name)`, which makes the buffers of the model equal on all devices."""
-    if buffers not in get_args(Buffers):
-        expected = " or ".join(map(repr, get_args(Buffers)))
-        raise ValueError(f"train.make_step: unknown buffers; expected {expected}, got {buffers!r}.")
     return {"synced": lambda state, axis_name: state, "averaged": average_over, "first": first_over}[buffers]
 
 
@@ -316,7 +349,7 @@ def _stays_finite(after: TrainState, before: TrainState) -> jax.Array:
         for new, old in zip(model(after), model(before), strict=True)
         if new is not old and jnp.issubdtype(new.dtype, jnp.inexact)
     ]
-    return jnp.stack(parts).all()
+    return jnp.stack([jnp.ones((), bool), *parts]).all()  # a step may change nothing
 
 
 def _unless_skipped(is_finite: jax.Array, after: TrainState, before: TrainState) -> TrainState:

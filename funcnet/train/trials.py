@@ -24,7 +24,7 @@ from funcnet.train.recovery import RunRecovery
 from funcnet.train.report import draw_report
 from funcnet.train.seeds import summarise
 from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings
-from funcnet.train.shapes import Shapes, ShapeWatch
+from funcnet.train.shapes import Shapes, ShapeWatch, describe_shapes
 from funcnet.train.state import TrainState, create
 from funcnet.train.step import make_eval_step, make_step
 from funcnet.train.task import Best, Context, Ended, Task
@@ -108,16 +108,22 @@ class Trials:
         first = self._started[seed] = self.start(seed)
         batches = self._opened[seed] = OpenedBatches(self.task.batches(seed))  # the first step uses this batch
         try:
-            batch = batches.first()
-            check_batch(batch, where=self.where)
-            step = make_eval_step(self.task.objective, self.task.counts, precision=self.context.precision)
-            model = (first.params, first.state) if first.extra is None else (first.params, first.state, first.extra)
-            placed, key = self.layout.place(model), jax.random.key(seed)
-            check_returns_sums(step, placed, batch, key, self.layout, where=self.where)
-            self.task.check_evaluation(placed)
+            self._check(first, batches.first(), jax.random.key(seed))
         except BaseException:
             batches.close()
             raise
+
+    def _check(self, first: TrainState, batch: Any, key: jax.Array) -> None:
+        check_batch(batch, where=self.where)
+        step = make_eval_step(self.task.objective, self.task.counts, precision=self.context.precision)
+        model = (first.params, first.state) if first.extra is None else (first.params, first.state, first.extra)
+        placed = self.layout.place(model)
+        try:
+            check_returns_sums(step, placed, batch, key, self.layout, where=self.where)
+        except Exception as error:
+            error.add_note(f"in the check of the loss with the first batch, {describe_shapes(batch)}")
+            raise
+        self.task.check_evaluation(placed)
 
     def start(self, seed: int) -> TrainState:
         """Return the train state before step 0, on the host."""

@@ -115,7 +115,7 @@ def test_statistics_with_dropout_need_a_key_and_without_batchnorm_nothing_is_rea
 
 def test_refusals_say_why():
     with pytest.raises(
-        ValueError, match=r"get_ema_avg_fn: decay is out of range; expected a number in \[0, 1\], got 1.5"
+        ValueError, match=r"get_ema_avg_fn: decay is out of range; expected a number from 0 to 1, got 1.5"
     ):
         swa_utils.get_ema_avg_fn(1.5)
     average = swa_utils.AveragedModel.create({}, {})

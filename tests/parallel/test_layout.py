@@ -91,7 +91,9 @@ def test_averaging_takes_the_mean_of_floats_and_the_largest_integer(kind):
 
 
 def test_an_unknown_kind_is_an_error():
-    with pytest.raises(ValueError, match=r"make_layout: unknown kind; expected pmap or shard_map or jit, got 'ddp'."):
+    with pytest.raises(
+        ValueError, match=r"make_layout: unknown kind; expected 'pmap' or 'shard_map' or 'jit', got 'ddp'."
+    ):
         parallel.make_layout(kind="ddp")
 
 

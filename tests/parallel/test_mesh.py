@@ -33,7 +33,7 @@ def test_more_devices_than_there_are_is_an_error(count):
 
 def test_no_virtual_devices_is_an_error():
     with pytest.raises(
-        ValueError, match=r"parallel.use_virtual_cpu_devices: count is too small; expected at least 1, got 0\.$"
+        ValueError, match=r"parallel.use_virtual_cpu_devices: count is out of range; expected at least 1, got 0\.$"
     ):
         parallel.use_virtual_cpu_devices(0)
 

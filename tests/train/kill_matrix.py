@@ -2,11 +2,11 @@
 
     python -m tests.train.kill_matrix PHASE STEP COMPLETE OUT -- pretrain --out OUT …
 
-runs `funcnet pretrain …` (or `python -m tests.…`, if that comes after the --) in a process that sends itself SIGKILL in
-the phase with the number PHASE (see `PHASES`), at step STEP, as soon as the checkpoint of step COMPLETE is on the disk.
-With PHASE -1, nothing is killed. The package has no hooks for this: functions are replaced here, where they are looked
-up. A name that no longer exists is an AttributeError. A phase that is never reached is noticed by the caller, because
-the process ends in another way.
+runs `funcnet pretrain …` (or `python -m tests.…`, or `python SCRIPT.py`, if that comes after the --) in a process that
+sends itself SIGKILL in the phase with the number PHASE (see `PHASES`), at step STEP, as soon as the checkpoint of step
+COMPLETE is on the disk. With PHASE -1, nothing is killed. The package has no hooks for this: functions are replaced
+here, where they are looked up. A name that no longer exists is an AttributeError. A phase that is never reached is
+noticed by the caller, because the process ends in another way.
 """
 
 import dataclasses
@@ -18,6 +18,7 @@ import signal
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -173,6 +174,29 @@ def number_batches(killer: Killer) -> None:
         return wrapped
 
     replace("funcnet.tasks.pretraining.phases:Phases", "batches", make)
+    replace(
+        "funcnet.train.batches:LoaderBatches", "__call__", lambda open_: lambda *args: Numbered(open_(*args), *args)
+    )
+    Numbered.killer = killer
+
+
+class Numbered:
+    """The batches of a loader, which note the number of the batch that the calling thread reads, and then moves."""
+
+    killer: Killer
+
+    def __init__(self, source: Any, batches: Any, start: int, position: Any = None):
+        self.source, self.number = iter(source), start
+        for name in ("state_dict", "close"):
+            setattr(self, name, getattr(source, name))
+
+    def __iter__(self) -> "Numbered":
+        return self
+
+    def __next__(self) -> Any:
+        self.number += 1
+        self.killer.thread.step = self.number
+        return next(self.source)
 
 
 def reading(killer: Killer) -> None:
@@ -198,7 +222,7 @@ def moving(killer: Killer) -> None:
     def make(shard: Callable[..., Any]) -> Callable[..., Any]:
         def wrapped(self: Any, batch: Any) -> Any:
             if getattr(killer.thread, "step", None) == killer.step:
-                shard(self, dict([next(iter(batch.items()))]))
+                shard(self, next(iter(batch.values())) if isinstance(batch, dict) else batch[0])
                 killer.kill()
             return shard(self, batch)
 
@@ -252,7 +276,8 @@ def evaluating(killer: Killer) -> None:
         return wrapped
 
     after("funcnet.train.pending:PendingMetrics", "add", note)
-    replace("funcnet.tasks.pretraining.task", "evaluate", make)
+    for name in ("tasks.pretraining.task", "train.fit_evaluation"):
+        replace(f"funcnet.{name}", "evaluate", make)
 
 
 # ------------------------------------------------------------------------------------------------------------- a save
@@ -397,10 +422,13 @@ PHASES = [
 ]
 
 
-def killed(phase: str, step: int, out: Path, cache: Path, *command: Any) -> None:
-    """Run a command in a process of its own, which is killed at `step` in the phase whose name begins with `phase`."""
+def killed(phase: str, step: int, out: Path, cache: Path, *command: Any, complete: int = 0) -> None:
+    """Run a command in a process of its own, which is killed at `step` in the phase whose name begins with `phase`. The
+    command is a module in `tests`, a script, or a subcommand of `funcnet`, with arguments. The process waits before the
+    kill until the checkpoint of the step `complete` is on the disk.
+    """
     (number,) = (number for number, known in enumerate(PHASES) if known.name.startswith(phase))
-    launcher = [sys.executable, "-m", "tests.train.kill_matrix", number, step, 0, out, "--"]
+    launcher = [sys.executable, "-m", "tests.train.kill_matrix", number, step, complete, out, "--"]
     ((code, said),) = processes.ended(processes.start([*launcher, *command], cache))
     assert code == -signal.SIGKILL and reached(out).read_text() == str(step), said
     reached(out).unlink()
@@ -413,13 +441,24 @@ def cache_all() -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
+def run_script(arguments: tuple[str, ...]) -> None:
+    """Run a script as the main module, from which the worker processes that it spawns can import its classes."""
+    sys.argv = list(arguments)
+    script = types.ModuleType("__main__")
+    script.__file__ = arguments[0]
+    sys.modules["__main__"] = script
+    exec(compile(Path(arguments[0]).read_text("utf-8"), arguments[0], "exec"), script.__dict__)
+
+
 def _main(phase: str, step: str, complete: str, out: str, separator: str, *arguments: str) -> None:
     assert separator == "--"
     replace("funcnet.parallel.processes", "HEARTBEAT", lambda _: HEARTBEAT)
     after("funcnet.train.compilation_cache", "enable", cache_all)
     if int(phase) >= 0:
         PHASES[int(phase)].arm(Killer(int(step), int(complete), Path(out)))
-    if arguments[0].startswith("tests."):
+    if arguments[0].endswith(".py"):
+        run_script(arguments)
+    elif arguments[0].startswith("tests."):
         sys.argv = list(arguments)
         runpy.run_module(arguments[0], run_name="__main__")
     else:

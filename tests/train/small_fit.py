@@ -11,7 +11,7 @@ from funcnet import functional as F
 from funcnet import nn, train
 from funcnet.data import IterableDataset
 
-__all__ = ["Stream", "died_after", "fit", "losses", "row", "same", "stopped_after"]
+__all__ = ["CLOCK", "Stream", "died_after", "fit", "losses", "quick", "row", "same", "stopped_after"]
 
 CLOCK = ("examples_per_second", "data_wait_share")
 
@@ -61,6 +61,11 @@ def same(ours, theirs):
     both = zip(ours.params.items(), theirs.params.items(), strict=True)
     arrays = all(a == b and np.asarray(x).tobytes() == np.asarray(y).tobytes() for (a, x), (b, y) in both)
     return arrays and losses(ours) == losses(theirs)
+
+
+def quick(names, *kept):
+    """Parameters of which only some are tested in the gate, because each takes about a second."""
+    return [pytest.param(name, marks=() if name in kept else pytest.mark.slow) for name in names]
 
 
 class DiedError(Exception):

@@ -1,6 +1,7 @@
 """The data of a run: streams without a length, looks that change nothing, epochs that end when the data end."""
 
 import itertools
+import json
 import random
 
 import numpy as np
@@ -10,8 +11,9 @@ import torch
 from funcnet import data, train
 from funcnet.data import DataLoader, IterableDataset
 from funcnet.data.resumable import ResumableDataset
-from funcnet.train.batches import EpochBatches
-from tests.train.small_fit import Stream, died_after, fit, losses, row, same, stopped_after
+from funcnet.train.batches import EpochBatches, LoaderBatches
+from tests.data.streams import Growing, GrowingReader
+from tests.train.small_fit import Stream, died_after, fit, losses, quick, row, same, stopped_after
 
 
 class Iterated:
@@ -90,8 +92,8 @@ STREAMS = {
 }
 
 
-@pytest.mark.parametrize("stop", [2, 3, 4])
-@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize("stop", quick([2, 3, 4], 3))
+@pytest.mark.parametrize("name", quick(STREAMS, "generator", "2 threads", "sampler with set_epoch"))
 def test_a_stream_without_a_length_trains_and_resumes_to_the_same_bits(name, stop, tmp_path):
     """The steps to stop after are before, at and after the end of an epoch of ten rows."""
     whole = fit(tmp_path / "whole", STREAMS[name]())
@@ -156,7 +158,7 @@ LOOKS = {
 }
 
 
-@pytest.mark.parametrize("name", LOOKS)
+@pytest.mark.parametrize("name", quick(LOOKS, "epochs counted in __iter__", "numbers drawn while reading"))
 def test_a_run_that_was_killed_before_its_first_checkpoint_repeats_its_steps(name, tmp_path):
     """A run that was not killed checks its first batch, and a restart does not."""
     whole = fit(tmp_path / "whole", LOOKS[name](), validation=ROWS)
@@ -192,7 +194,7 @@ def test_a_loader_that_was_used_before_begins_with_epoch_0(tmp_path):
 EVALUATED = {"own state": Keeping, "epochs of different lengths": Longer, "loader": lambda: DataLoader(Keeping(), 3)}
 
 
-@pytest.mark.parametrize("name", EVALUATED)
+@pytest.mark.parametrize("name", quick(EVALUATED, "own state"))
 def test_every_evaluation_of_a_stream_reads_the_same_rows_and_leaves_training_alone(name, tmp_path):
     stream = EVALUATED[name]()
     if isinstance(stream, DataLoader):
@@ -209,7 +211,7 @@ def _still():
     return optax.sgd(0.0)
 
 
-@pytest.mark.parametrize("name", ["generator", "only __iter__", "loader", "2 threads", "sampler"])
+@pytest.mark.parametrize("name", quick(["generator", "only __iter__", "loader", "2 threads", "sampler"], "loader"))
 def test_training_and_evaluation_may_read_the_same_object_if_it_has_no_position(name, tmp_path):
     shared = STREAMS[name]()
     once = fit(tmp_path / "shared", shared, validation=shared, evaluate_every=2, save_every=3)
@@ -246,39 +248,65 @@ def test_the_last_batch_of_an_epoch_says_so():
     ]
     assert ends(DataLoader(Longer(), 4), 2) == [([0, 1, 2, 3], "epoch"), ([0, 1, 2, 3], ""), ([4, 5, 6], "run")]
     assert ends(STREAMS["batch sampler"](), 1) == [([1, 2], ""), ([3, 4, 5], ""), ([6], "run")]
-    with pytest.raises(ValueError, match=r"an epoch of Stream has no batch; expected at least one, got none"):
+    with pytest.raises(ValueError, match=r"epoch 1 of Stream has no batch; expected at least one, got no item"):
         ends(DataLoader(Stream(0), 3), None)
 
 
+class Once(IterableDataset):
+    """Its iterator is always the same one."""
+
+    def __init__(self):
+        self.rows = iter(range(6))
+
+    def __iter__(self):
+        return self.rows
+
+
+@pytest.mark.parametrize("read", [lambda loader: list(EpochBatches(loader, 2)), lambda loader: list(loader.endless())])
 @pytest.mark.parametrize(
-    ("make", "ended"),
+    ("make", "message"),
     [
-        (lambda: ROWS, [3, 6, 9]),
-        (lambda: {name: np.stack([one[name] for one in ROWS]) for name in ("x", "y")}, [3, 6, 9]),
-        (lambda: DataLoader(ROWS, 3, shuffle=True), [4, 8, 12]),
-        (lambda: Stream(10), [3, 6, 9]),
-        (lambda: DataLoader(Stream(10), 3), [4, 8, 12]),
-        (Longer, [1, 3, 6]),
-        (STREAMS["2 threads"], [6, 12, 18]),
-        (STREAMS["batch sampler"], [3, 6, 9]),
-        (STREAMS["sampler with set_epoch"], [4, 8, 12]),
-        (STREAMS["own state"], [3, 6, 9]),
-    ],
-    ids=[
-        "rows",
-        "dict",
-        "loader",
-        "stream",
-        "loader of a stream",
-        "longer",
-        "2 threads",
-        "batch sampler",
-        "sampler",
-        "own state",
+        (lambda: DataLoader(Once(), 2), "epoch 2 of Once has no batch.* Return a new iterator in each __iter__"),
+        (lambda: DataLoader(Once(), 7, drop_last=True), "epoch 1 of Once .* fewer than 7 items, which drop_last=True"),
     ],
 )
+def test_an_epoch_without_a_batch_is_an_error(read, make, message):
+    with pytest.raises(ValueError, match=message):
+        read(make())
+
+
+@pytest.mark.parametrize("kind", [Growing, GrowingReader])
+@pytest.mark.parametrize("by_epoch", [False, True])
+def test_a_run_on_a_stream_that_counts_its_epochs_continues_with_its_next_rows(kind, by_epoch):
+    """Also from the end of an epoch, where `save_every="epoch"` saves."""
+    make = lambda: LoaderBatches(DataLoader(kind(7), 3), by_epoch=by_epoch)
+    batches = make()(0)
+    whole, saves = [], []
+    for batch in itertools.islice(batches, 12):
+        whole.append(batch.tolist())
+        saves.append(batches.state_dict())
+    for step, state in enumerate(saves[:9], 1):
+        found = itertools.islice(make()(step, json.loads(json.dumps(state))), 12 - step)
+        assert [batch.tolist() for batch in found] == whole[step:]
+
+
+EPOCHS = {  # data, and the last steps of three epochs
+    "rows": (lambda: ROWS, [3, 6, 9]),
+    "dict": (lambda: {name: np.stack([one[name] for one in ROWS]) for name in ("x", "y")}, [3, 6, 9]),
+    "loader": (lambda: DataLoader(ROWS, 3, shuffle=True), [4, 8, 12]),
+    "stream": (lambda: Stream(10), [3, 6, 9]),
+    "loader of a stream": (lambda: DataLoader(Stream(10), 3), [4, 8, 12]),
+    "longer": (Longer, [1, 3, 6]),
+    **{name: (STREAMS[name], [3, 6, 9]) for name in ("own state", "batch sampler")},
+    "sampler": (STREAMS["sampler with set_epoch"], [4, 8, 12]),
+    "2 threads": (STREAMS["2 threads"], [6, 12, 18]),
+}
+
+
+@pytest.mark.parametrize("name", quick(EPOCHS, "longer"))
 class TestEpochs:
-    def test_a_run_has_its_epochs_and_is_evaluated_and_saved_at_their_ends(self, make, ended, tmp_path):
+    def test_a_run_has_its_epochs_and_is_evaluated_and_saved_at_their_ends(self, name, tmp_path):
+        make, ended = EPOCHS[name]
         options = {"validation": ROWS, "evaluate_every": "epoch", "save_every": "epoch", "keep": 9}
         run = fit(tmp_path / "run", make(), epochs=3, **options)
         assert [entry["step"] for entry in losses(run) if "eval_loss" in entry] == ended
@@ -288,15 +316,17 @@ class TestEpochs:
         by_steps = fit(tmp_path / "steps", make(), steps=ended[-1], **options)
         assert same(by_steps, run), "epochs only say when a run ends"
 
-    def test_stopped_in_an_epoch_and_at_its_end_it_ends_with_the_same_bits(self, make, ended, tmp_path):
+    def test_stopped_in_an_epoch_and_at_its_end_it_ends_with_the_same_bits(self, name, tmp_path):
+        make, ended = EPOCHS[name]
         options = {"epochs": 3, "validation": ROWS, "evaluate_every": "epoch"}
         whole = fit(tmp_path / "whole", make(), **options)
-        for name, stop in {"inside": ended[1] + 1, "at the end": ended[1], "at the end of the run": ended[2]}.items():
+        for cut, stop in {"inside": ended[1] + 1, "at the end": ended[1], "of the run": ended[2]}.items():
             with stopped_after(stop):
-                fit(tmp_path / name, make(), **options)
-            assert same(fit(tmp_path / name, make(), **options), whole), name
+                fit(tmp_path / cut, make(), **options)
+            assert same(fit(tmp_path / cut, make(), **options), whole), cut
 
-    def test_a_finished_run_is_trained_for_more_epochs(self, make, ended, tmp_path):
+    def test_a_finished_run_is_trained_for_more_epochs(self, name, tmp_path):
+        make, ended = EPOCHS[name]
         fit(tmp_path / "longer", make(), epochs=2)
         longer, whole = fit(tmp_path / "longer", make(), epochs=3), fit(tmp_path / "whole", make(), epochs=3)
         assert same(longer, whole) and losses(longer)[-1]["step"] == ended[-1]

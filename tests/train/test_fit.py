@@ -20,7 +20,7 @@ from funcnet.files import read_json
 from tests.train.test_run import stopped_after
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text("utf-8")
-MODEL, TRAINING, CROPS, SAMPLING = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+MODEL, TRAINING, CROPS, SAMPLING, _ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 CLOCK = ("examples_per_second", "data_wait_share")
 
 

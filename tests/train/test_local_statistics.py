@@ -128,4 +128,4 @@ def test_gradients_do_not_depend_on_the_choice_of_buffers():
 
 def test_an_unknown_choice_is_an_error():
     with pytest.raises(ValueError, match=r"unknown buffers; expected 'synced' or 'averaged' or 'first', got 'last'\."):
-        train.make_step(lambda *_: None, lambda batch: {}, optax.sgd(0.1), buffers="last")
+        train.make_step(lambda *_, **__: None, lambda batch: {}, optax.sgd(0.1), buffers="last")

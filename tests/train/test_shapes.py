@@ -10,7 +10,7 @@ from funcnet import functional as F
 from funcnet import nn
 from funcnet.data import DataLoader
 from funcnet.train import step as steps
-from tests.train.small_fit import fit, row
+from tests.train.small_fit import fit, quick, row
 
 LINE = re.compile(r"Step (\d+): program (\d+) of the training step was compiled in \S+ s, for a batch with new shapes ")
 
@@ -24,9 +24,7 @@ def batches(*shapes, dtype=np.int32):
     return lambda start_step: iter([{"ids": np.ones(shape, dtype)} for shape in shapes][start_step:])
 
 
-@pytest.mark.parametrize(
-    "how", [{}, {"devices": 2, "parallel": "pmap"}, {"devices": 2}], ids=["jit", "pmap", "2 devices"]
-)
+@pytest.mark.parametrize("kind", quick(["jit", "shard_map", "pmap"], "jit"))
 @pytest.mark.parametrize(
     ("shapes", "lines", "advice"),
     [
@@ -38,7 +36,7 @@ def batches(*shapes, dtype=np.int32):
     ],
     ids=["one shape", "two lengths", "four lengths", "last batch", "both"],
 )
-def test_each_new_shape_is_one_line_and_one_program(shapes, lines, advice, how, tmp_path, capsys, monkeypatch):
+def test_each_new_shape_is_one_line_and_one_program(shapes, lines, advice, kind, tmp_path, capsys, monkeypatch):
     traced = []
     objective = steps.make_step
 
@@ -47,7 +45,7 @@ def test_each_new_shape_is_one_line_and_one_program(shapes, lines, advice, how, 
 
     monkeypatch.setattr("funcnet.train.trials.make_step", counted)
     net = nn.Embedding(3, 3)
-    fit(tmp_path, batches(*shapes), net=net, loss=loss, steps=len(shapes), batch_size=4, **how)
+    fit(tmp_path, batches(*shapes), net=net, loss=loss, steps=len(shapes), batch_size=4, devices=2, parallel=kind)
     printed = capsys.readouterr().out
     assert [tuple(map(int, found)) for found in LINE.findall(printed)] == lines
     assert len(traced) == len({*shapes}), "the lines count the programs"

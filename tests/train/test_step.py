@@ -244,7 +244,7 @@ def test_evaluation_can_be_cut_short_and_needs_a_batch():
 
 
 def test_what_cannot_be_a_step_is_refused():
-    with pytest.raises(ValueError, match=r"train.make_step: accumulate is too small; expected at least 1, got 0\.$"):
+    with pytest.raises(ValueError, match=r"train.make_step: accumulate is out of range; expected at least 1, got 0\.$"):
         train.make_step(toy.make_objective(), toy.counts, optax.sgd(0.1), accumulate=0)
     with pytest.raises(
         ValueError, match=r"train.make_step: the batch does not divide evenly over 1 device x 3 micro-batch"
@@ -310,6 +310,15 @@ def test_buffers_must_stay_finite_and_what_never_was_is_not_checked():
         state, _ = step(state, {"g": np.float32([g]), "x": np.ones((1, 2), np.float32)}, jax.random.key(0))
         assert int(state.skipped) == skipped and np.isfinite(state.state["mean"])
     np.testing.assert_allclose(state.params["w"], [0.8, -INF], rtol=1e-6)
+
+
+def test_a_step_that_changes_nothing_is_not_skipped():
+    """Its loss depends on no parameter, and narrow floats are finite as well."""
+    objective = lambda params, state, batch, **_: ({"": {"loss": batch["x"].sum()}}, state)
+    step = train.make_step(objective, lambda batch: {"": 1}, optax.sgd(0.1))
+    start = train.create({"w": jnp.ones(2)}, {"b": jnp.ones(2, jnp.float8_e4m3fn)}, optax.sgd(0.1))
+    state, metrics = jax.jit(step)(start, {"x": np.ones(1, np.float32)}, jax.random.key(0))
+    assert (int(state.skipped), float(metrics["skipped"]), state.params["w"].tolist()) == (0, 0.0, [1.0, 1.0])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import optax
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from funcnet import functional as F
@@ -309,7 +309,6 @@ ODD = st.recursive(
 )
 
 
-@settings(max_examples=40)
 @given(tree=ODD)
 def test_hypothesis_a_tree_is_restored_bit_for_bit_or_refused_at_the_save(tmp_path_factory, tree):
     folder = tmp_path_factory.mktemp("tree")
