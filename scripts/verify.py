@@ -196,9 +196,14 @@ AREAS = {
         _data,
     ),
     "runs": Area(
-        "whole runs: kills in every phase, processes, meshes",
+        "whole runs: kills in every phase, what is refused, recovery",
         "funcnet/train funcnet/parallel funcnet/optim funcnet/data",
-        lambda: _tests("tests/train", "tests/parallel"),
+        lambda: _tests("tests/train"),
+    ),
+    "parallel": Area(
+        "meshes and processes: layouts against one device, dead processes",
+        "funcnet/parallel funcnet/train funcnet/functional funcnet/nn",
+        lambda: _tests("tests/parallel"),
     ),
     "tasks": Area(
         "every task and command: kills, interrupts, full runs",

@@ -39,9 +39,13 @@ import hypothesis
 import jax
 import numpy as np
 
-# The same examples in every run. For others: HYPOTHESIS_PROFILE=random, as in scripts/verify.sh, which prints the seed.
-hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
-hypothesis.settings.register_profile("random", deadline=None, print_blob=True)
+# The gate draws the same examples in every run, scripts/verify.sh others (it prints the seed), and a search many more:
+# HYPOTHESIS_PROFILE=long sh scripts/test.sh tests/data/test_collate_search.py
+_CHECKS = [hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large]  # the first call of a shape compiles
+_SETTINGS = {"deadline": None, "suppress_health_check": _CHECKS}
+hypothesis.settings.register_profile("fixed", derandomize=True, database=None, max_examples=40, **_SETTINGS)
+hypothesis.settings.register_profile("random", print_blob=True, **_SETTINGS)
+hypothesis.settings.register_profile("long", print_blob=True, max_examples=3000, **_SETTINGS)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 if os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS") == "1":  # the many small programs of the gate

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from funcnet import tree
@@ -35,7 +35,6 @@ pattern_segments = st.one_of(st.just("**"), st.just("*"), st.text("ab1*", min_si
 patterns = st.lists(pattern_segments, max_size=4).map(".".join)
 
 
-@settings(max_examples=400, deadline=None)
 @given(patterns, st.lists(dotted, min_size=1, max_size=8, unique=True), st.booleans())
 def test_select_is_the_definition(pattern, names, covers):
     split = [s for s in pattern.split(".") if s]
@@ -149,7 +148,6 @@ trees = st.recursive(
 nested = trees
 
 
-@settings(max_examples=100, deadline=None)
 @given(nested, st.data())
 def test_partition_and_merge_are_inverse(values, data):
     names = list(tree.flatten(values))
@@ -162,7 +160,6 @@ def test_partition_and_merge_are_inverse(values, data):
     assert [name for name, wanted in tree.flatten(mask).items() if wanted] == list(tree.flatten(first))
 
 
-@settings(max_examples=100, deadline=None)
 @given(nested)
 def test_flatten_and_unflatten_are_inverse_but_for_empty_dicts(values):
     flat = tree.flatten(values)

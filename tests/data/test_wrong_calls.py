@@ -37,7 +37,7 @@ CALLS = [
     (lambda: data.DataLoader(X, 2, drop_last="no"), "DataLoader", "drop_last", "True or False", "'no'"),
     (lambda: data.DataLoader(X, in_order=None), "DataLoader", "in_order", "True or False", "None"),
     (lambda: data.DataLoader(X, pin_memory="cuda"), "DataLoader", "pin_memory", "True or False", "'cuda'"),
-    (lambda: data.DataLoader(X, num_workers=1, persistent_workers=2), "DataLoader", "persistent_workers", "True or False", "2"),
+    (lambda: data.DataLoader(X, num_workers=1, persistent_workers=2), "DataLoader", "persistent_workers", "False", "2"),
     (lambda: data.DataLoader(X, sampler=5), "DataLoader", "sampler", "an iterable of indices", "5"),
     (lambda: data.DataLoader(X, sampler=data.RandomSampler), "DataLoader", "sampler", "iterable", "the class RandomS"),
     (lambda: data.DataLoader(X, batch_sampler=2), "DataLoader", "batch_sampler", "lists of indices", "2"),

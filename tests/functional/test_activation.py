@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from funcnet import functional as F
-from tests.examples import torch_says
 
 from .oracle import agrees, normal
 
@@ -200,7 +199,6 @@ OPTIONS = st.one_of(
 
 
 @pytest.mark.slow
-@torch_says
 @given(OPTIONS, st.lists(st.one_of(NUMBERS, st.floats(-50, 50, allow_subnormal=False)), min_size=6, max_size=6))
 def test_hypothesis_options(options, points):
     name, *settings = options

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import funcnet.random
 from funcnet import functional as F
-from tests.examples import torch_says
 
 from .oracle import agrees, close, normal
 
@@ -190,7 +189,6 @@ def cases(draw):
 
 
 @pytest.mark.slow
-@torch_says
 @given(cases())
 def test_hypothesis_attention_is_torchs(case):
     arrays, mask, options = case

@@ -13,7 +13,6 @@ from jax.extend import core as jax_core
 from funcnet import functional as F
 from funcnet import nn
 from funcnet.functional.platforms import default_program
-from tests.examples import torch_says
 
 from .oracle import agrees, normal
 
@@ -128,7 +127,6 @@ def test_derivatives_forwards_and_of_derivatives_and_maps(name, groups):
 
 
 @pytest.mark.slow
-@torch_says
 @given(data=st.data())
 def test_hypothesis_conv(data):
     draw = lambda low, high: data.draw(st.integers(low, high))

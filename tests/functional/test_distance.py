@@ -14,7 +14,6 @@ from jax.test_util import check_grads
 
 from funcnet import functional as F
 from funcnet.functional.vector_norm import vector_norm
-from tests.examples import first_of, torch_says
 
 from .oracle import agrees, as_near_as_torch, normal
 
@@ -24,7 +23,7 @@ POWERS = [2.0, INF, 1.0, 0.0, 0.5, 1.5, 3.0]
 ROWS = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, -1.0], [1.0, 0.0, -1.0], [0.0, 2.0, 2.0], [0.5, -1.0, 2.0]])
 
 
-@pytest.mark.parametrize("p", first_of(POWERS, 3))
+@pytest.mark.parametrize("p", POWERS)
 def test_pdist_with_equal_rows(p):
     agrees(lambda x: F.pdist(x, p), lambda x: T.pdist(x, p), ROWS)
 
@@ -34,7 +33,7 @@ def test_pdist_of_few_rows_or_columns():
         np.testing.assert_array_equal(F.pdist(jnp.zeros(shape)), T.pdist(torch.zeros(shape)))
 
 
-@pytest.mark.parametrize("p", first_of([*POWERS, -INF, -1.0], 2))
+@pytest.mark.parametrize("p", [*POWERS, -INF, -1.0])
 def test_pairwise_distance_of_equal_vectors_too(p):
     """With eps = 0, so that the difference is a zero vector or has zeros in it."""
     others = np.roll(ROWS, 1, 0)
@@ -48,7 +47,7 @@ def test_pairwise_distance_of_equal_vectors_too(p):
     )
 
 
-@pytest.mark.parametrize("p", first_of([4.0, 3.0, 0.5, -2.0], 1))
+@pytest.mark.parametrize("p", [4.0, 3.0, 0.5, -2.0])
 def test_norms_of_numbers_whose_powers_float32_does_not_have(p):
     """Torch's float32 gives 0 or infinity here, so its float64 judges."""
     x = np.array([[1.0, -2.0, 3.0], [0.0, 1.0, 1e-3], [0.0, 0.0, 0.0]], np.float32)
@@ -63,7 +62,7 @@ def test_norms_of_numbers_whose_powers_float32_does_not_have(p):
     assert vector_norm(jnp.zeros((2, 0)), 3.0, -1).tolist() == [[0.0], [0.0]]
 
 
-@pytest.mark.parametrize("dim", first_of([1, 0, -1]))
+@pytest.mark.parametrize("dim", [1, 0, -1])
 def test_cosine_similarity_broadcasts(dim):
     ours, theirs = (lambda x, y, lib=lib: lib.cosine_similarity(x, y, dim) for lib in (F, T))
     agrees(ours, theirs, normal(2, 3, 4), normal(3, 1, seed=1))
@@ -137,7 +136,6 @@ def both(name, number):
 
 
 @pytest.mark.slow
-@torch_says
 @given(
     st.sampled_from([(name, i) for name, options in DISTANCES.items() for i in range(len(options))]),
     st.lists(st.integers(-2, 2), min_size=24, max_size=24),

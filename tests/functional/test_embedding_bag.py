@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from funcnet import functional as F
 from funcnet import nn
-from tests.examples import torch_says
 
 from .oracle import agrees, integers, normal
 
@@ -170,7 +169,6 @@ def cases(draw):
 
 
 @slow
-@torch_says
 @given(cases())
 def test_hypothesis_bags_are_torchs(case):
     ids, offsets, table, factors, options = case

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from funcnet import functional as F
-from tests.examples import torch_says
 
 from .oracle import agrees, normal
 
@@ -38,7 +37,6 @@ def test_half_precision_is_summed_in_float32():
 
 
 @pytest.mark.slow
-@torch_says
 @given(data=st.data())
 def test_hypothesis_fold(data):
     draw = lambda low, high: data.draw(st.integers(low, high))

@@ -12,7 +12,6 @@ from jax.sharding import PartitionSpec
 
 from funcnet import functional as F
 from funcnet import nn
-from tests.examples import torch_says
 
 from .oracle import normal
 
@@ -227,7 +226,6 @@ def padded(scores, targets, frames, labels):
 
 
 @pytest.mark.slow
-@torch_says
 @given(lists, both_lengths, st.integers(0, 5))
 def test_hypothesis_ctc_loss(targets, lengths, seed):
     scores = normal(5, 2, 3, seed=seed)

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from funcnet import functional as F
-from tests.examples import torch_says
 
 from .oracle import agrees, agrees_reduced, as_near_as_torch, integers, normal
 
@@ -209,7 +208,6 @@ def compared(number, reduction):
 
 
 @pytest.mark.slow
-@torch_says
 @given(
     st.integers(0, len(LOSSES) - 1),
     st.sampled_from(["mean", "sum", "none"]),

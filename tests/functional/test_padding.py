@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from funcnet import functional as F
-from tests.examples import torch_says
 
 from .oracle import agrees, normal
 
@@ -90,7 +89,6 @@ def test_taking_away_what_is_not_there(size, pad):
 
 
 @pytest.mark.slow
-@torch_says
 @given(data=st.data())
 def test_hypothesis_pad(data):
     draw = lambda low, high: data.draw(st.integers(low, high))

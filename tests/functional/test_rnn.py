@@ -14,7 +14,6 @@ from torch.nn.utils import rnn as torch_rnn
 
 from funcnet import functional as F
 from funcnet.functional.recurrence import recur
-from tests.examples import torch_says
 
 from .oracle import agrees, close, normal
 
@@ -118,7 +117,6 @@ def torch_packed(name, bidirectional, x, hx, params, lengths):
 
 
 @slow
-@torch_says
 @given(
     name=st.sampled_from(sorted(GATES)),
     bidirectional=st.booleans(),

@@ -12,7 +12,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from funcnet import functional as F
-from tests.examples import torch_says
 
 from .oracle import agrees, normal
 
@@ -109,7 +108,6 @@ MODES += [("aa bilinear", 2), ("aa bicubic", 2), ("lanczos", 2)]
 
 
 @pytest.mark.slow
-@torch_says
 @given(data=st.data())
 def test_hypothesis_interpolate(data):
     mode, rank = data.draw(st.sampled_from(MODES))

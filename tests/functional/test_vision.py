@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from funcnet import functional as F
-from tests.examples import torch_says
 
 from .oracle import agrees, normal
 
@@ -151,7 +150,6 @@ def test_affine_grid(shape, size, align_corners):
 
 
 @pytest.mark.slow
-@torch_says
 @given(data=st.data())
 def test_hypothesis_grid_sample(data):
     mode = data.draw(st.sampled_from(["bilinear", "nearest", "bicubic"]))

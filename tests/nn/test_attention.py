@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import funcnet.random
 from funcnet import nn, tree
-from tests.examples import torch_says
 from tests.layers.near import near
 from tests.nn.test_layer_init import same_distribution
 
@@ -169,7 +168,6 @@ def cases(draw):
 
 
 @pytest.mark.slow
-@torch_says
 @given(cases())
 def test_hypothesis_every_combination_is_torchs(drawn):
     is_torchs(*drawn)

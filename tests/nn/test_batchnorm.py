@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from funcnet import nn, tree
-from tests.examples import torch_says
 from tests.tracing import traced
 
 KEY = jax.random.key(0)
@@ -68,7 +67,6 @@ def compiled(*options):
 
 
 @pytest.mark.slow
-@torch_says
 @given(
     st.sampled_from([("BatchNorm1d", (4, 3)), ("BatchNorm1d", (2, 3, 5)), ("BatchNorm2d", (2, 3, 2, 1))]),
     st.sampled_from([{"momentum": m, "affine": a} for m in (0.1, None, 0.0, 1.0) for a in (True, False)]),

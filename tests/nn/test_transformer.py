@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import funcnet.random
 from funcnet import functional as F
 from funcnet import nn, tree
-from tests.examples import torch_says
 from tests.layers.near import near
 from tests.nn.test_layer_init import same_distribution
 
@@ -156,7 +155,6 @@ def cases(draw):
 
 
 @pytest.mark.slow
-@torch_says
 @given(cases())
 def test_hypothesis_layers_are_torchs(case):
     is_torchs(*case)

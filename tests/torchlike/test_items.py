@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import funcnet.torchlike as tl
@@ -107,7 +107,6 @@ PARTS = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
 @given(st.lists(PARTS, max_size=5).filter(lambda parts: sum(part is not None for part in parts) <= 3))
 def test_any_mixture(parts):
     index = tuple(parts)

@@ -10,7 +10,8 @@ export function longestQuestion(longest) {
   return Math.min(64, Math.floor(longest / 2));
 }
 
-const DROPPED = /^[^\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]*/; // no white space of Python
+/** Characters that are not white space in Python. JavaScript has other white space. */
+const DROPPED = /^[^\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]*/;
 
 /**
  * Return the rows [CLS] question [SEP] part [SEP]: [{ids, types, prefix, tokens, leads}].

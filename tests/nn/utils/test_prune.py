@@ -13,7 +13,6 @@ from torch.nn.utils import prune as torch_prune
 
 from funcnet import nn
 from funcnet.nn.utils import prune
-from tests.examples import torch_says
 from tests.nn.utils.training import close, double, same_state_dict
 
 KEY = jax.random.key(0)
@@ -88,7 +87,6 @@ def test_convolutions_biases_and_scores():
 
 
 @pytest.mark.slow
-@torch_says
 @given(st.data())
 def test_hypothesis_masks_are_torchs(data):
     rows, columns = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 5))

@@ -11,7 +11,6 @@ from torch.nn.utils import rnn as torch_rnn
 
 from funcnet import tree
 from funcnet.nn.utils import rnn
-from tests.examples import torch_says
 
 
 def sequences(lengths, *shape, kind=np.float32):
@@ -37,7 +36,6 @@ def same_packed(ours, theirs):
 
 
 @pytest.mark.slow
-@torch_says
 @given(
     lengths=st.lists(st.integers(1, 5), min_size=1, max_size=6),
     width=st.sampled_from([(), (2,), (2, 1)]),
