@@ -113,7 +113,9 @@ class Counting(IterableDataset):
 
     def __iter__(self):
         self.epoch += 1
-        return (row(number + 100 * self.epoch) for number in range(10))
+        info = data.get_worker_info()
+        share = range(10) if info is None else range(info.id, 10, info.num_workers)
+        return (row(number + 100 * self.epoch) for number in share)
 
 
 class Drawing(data.Dataset):
