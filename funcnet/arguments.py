@@ -22,6 +22,7 @@ __all__ = [
     "function",
     "integer",
     "is_integer",
+    "is_real",
     "mapping",
     "number",
     "path",
@@ -108,6 +109,23 @@ def is_integer(value: Any) -> bool:
     return True
 
 
+def is_real(value: Any) -> bool:
+    """Return whether a value is a real number, or a scalar array of real numbers whose value is known.
+
+    >>> is_real(np.float32(0.5)), is_real(True), is_real("1")
+    (True, False, False)
+    """
+    if isinstance(value, numbers.Real):
+        return not isinstance(value, bool)
+    if not _is_scalar_array(value) or value.dtype.kind in "bcOSUMm":
+        return False
+    try:
+        float(value)
+    except TypeError:  # a tracer
+        return False
+    return True
+
+
 def _is_scalar_array(value: Any) -> bool:
     return (
         getattr(value, "shape", None) == () and hasattr(value, "dtype") and _root(value) in ("numpy", "jax", "jaxlib")
@@ -130,7 +148,7 @@ def number(
         TypeError: if `value` is not a number.
         ValueError: if it is out of range, or NaN.
     """
-    is_number = isinstance(value, numbers.Real) or _is_scalar_array(value)
+    is_number = isinstance(value, int | float | np.number) or _is_scalar_array(value)  # not a Fraction
     expect(is_number and not isinstance(value, bool), where, name, "a number", value)
     try:
         found = float(value)

@@ -136,11 +136,14 @@ def scale_by_bert_adam(
     return optax.GradientTransformation(init, update)
 
 
-def _power_missing(base: float, count: jax.Array) -> float | jax.Array:
+def _power_missing(base: float | jax.Array, count: jax.Array) -> float | jax.Array:
     """Return 1 - base**count. In float32, this formula would lose four digits at base 0.999, so `expm1` is used
-    instead.
+    instead. `base` is an array inside `optax.inject_hyperparams`.
     """
-    return 1.0 if base == 0 else -jnp.expm1(count.astype(jnp.result_type(float)) * math.log(base))
+    if not isinstance(base, jax.Array) and base == 0:
+        return 1.0
+    log = jnp.log(base) if isinstance(base, jax.Array) else math.log(base)
+    return -jnp.expm1(count.astype(jnp.result_type(float)) * log)
 
 
 def _like(scale: float | jax.Array, x: jax.Array) -> float | jax.Array:

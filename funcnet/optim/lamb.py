@@ -88,13 +88,15 @@ def lamb(
     check_adam(where, b1, b2, eps, bias_correction)
     check_decay(where, weight_decay, no_decay)
     boolean(where, "use_nvlamb", use_nvlamb)
-    undecayed = no_decay if weight_decay else "**"
-    exempt = () if use_nvlamb else undecayed
+    is_known = not isinstance(weight_decay, jax.Array)  # an array inside optax.inject_hyperparams
+    scale = scale_by_layer_norms(() if use_nvlamb else "**" if is_known and not weight_decay else no_decay)
+    if not is_known and not use_nvlamb:
+        scale = _only_if(jnp.asarray(weight_decay != 0), scale)
     return optax.chain(
         optax.identity() if max_norm is None else clip_by_global_norm(max_norm),
         scale_by_bert_adam(b1, b2, eps, bias_correction=bias_correction),
         optax.add_decayed_weights(weight_decay, mask=lambda params: _outside(params, no_decay, "optim.lamb: no_decay")),
-        scale_by_layer_norms(exempt),
+        scale,
         optax.scale_by_learning_rate(learning_rate),
     )
 
@@ -137,6 +139,16 @@ def scale_by_layer_norms(exempt: tree.Patterns = ()) -> optax.GradientTransforma
         return tree.map_with_name(_scaled, updates, params, scaled), state
 
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+
+
+def _only_if(condition: jax.Array, transformation: optax.GradientTransformation) -> optax.GradientTransformation:
+    """Return a transformation without state that leaves the updates as they are where `condition` is false."""
+
+    def update(updates: tree.Tree, state: optax.OptState, params: tree.Tree | None = None) -> Any:
+        changed, state = transformation.update(updates, state, params)
+        return jax.tree.map(lambda new, old: jnp.where(condition, new, old), changed, updates), state
+
+    return optax.GradientTransformation(transformation.init, update)
 
 
 def _outside(params: tree.Tree, patterns: tree.Patterns, where: str) -> tree.Tree:

@@ -1,15 +1,73 @@
-"""Check before a step that the batch divides evenly, and after a step that replicas are equal."""
+"""Check before a step that arrays fit the mesh and that the batch divides evenly, and after a step that replicas are
+equal.
+"""
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import PartitionSpec
 
-from funcnet.arguments import integer
-from funcnet.parallel.mesh import AXIS
+from funcnet.arguments import expect, integer
+from funcnet.parallel.mesh import AXIS, CONTEXT, FSDP, TENSOR
+from funcnet.parallel.rules import axes_of
 from funcnet.random import is_key
 
-__all__ = ["check_batch_size", "check_length", "check_replicated"]
+__all__ = ["as_arrays", "check_axes", "check_batch_size", "check_length", "check_replicated"]
+
+
+def check_axes(
+    sizes: Mapping[str, int], rules: Mapping[str, PartitionSpec], batch_axes: tuple[str, ...] = (FSDP, AXIS)
+) -> None:
+    """Check that arrays can be sharded along each axis of a mesh. This check does not start JAX.
+
+    Args:
+        sizes: {axis: size}.
+        rules: {name pattern: PartitionSpec}.
+        batch_axes: mesh axes along which batches are sharded.
+
+    Raises:
+        ValueError: if an axis has more than one device, but no array would be sharded along it.
+
+    Example:
+        >>> check_axes({"data": 2, "model": 2}, {})
+        Traceback (most recent call last):
+        ValueError: parallel.make_layout: no array is sharded along the axis 'model'; expected the axes data, fsdp, ...
+    """
+    used = {axis for spec in rules.values() for axis in axes_of(*spec)}
+    for axis, size in sizes.items():
+        if axis not in used | {*batch_axes, TENSOR, CONTEXT} and size != 1:
+            raise ValueError(
+                f"parallel.make_layout: no array is sharded along the axis {axis!r}; expected the axes data, fsdp, "
+                f"tensor and context, or an axis that a rule or batch_axes names, got {dict(sizes)}."
+            )
+
+
+def as_arrays(tree: Any, where: str) -> Any:
+    """Return a tree of arrays and numbers in the native byte order, which is the only one that JAX has.
+
+    Raises:
+        TypeError: if a leaf is not an array of numbers. The message has the name of the leaf.
+
+    Example:
+        >>> as_arrays({"x": np.ones(2, ">f4")}, "here")["x"].dtype
+        dtype('float32')
+    """
+
+    def one(path: Any, leaf: Any) -> Any:
+        if isinstance(leaf, jax.Array | bool | int | float | complex):
+            return leaf
+        dtype = getattr(leaf, "dtype", None)
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        is_torch = type(leaf).__module__.startswith("torch")
+        advice = "Convert it with numpy()." if is_torch else ""
+        is_right = getattr(dtype, "kind", "O") not in "OSUMm" and getattr(dtype, "names", None) is None
+        expected = "an array of numbers" if name else "params, a batch or another tree of arrays"
+        expect(is_right, where, repr(name) if name else "the tree", expected, leaf, advice)
+        return leaf if leaf.dtype.isnative else np.asarray(leaf, leaf.dtype.newbyteorder("="))
+
+    return jax.tree_util.tree_map_with_path(one, tree)
 
 
 def check_batch_size(rows: int, devices: int, accumulate: int = 1, *, where: str = "parallel.check_batch_size") -> None:

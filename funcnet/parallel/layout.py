@@ -24,8 +24,8 @@ from funcnet import nn
 from funcnet import tree as names_of
 from funcnet.arguments import choice, expect, integer, mapping, shown, strings
 from funcnet.parallel.anchors import Anchored
-from funcnet.parallel.checks import check_batch_size, check_length
-from funcnet.parallel.mesh import AXIS, CONTEXT, FSDP, TENSOR, make_mesh, parse_mesh
+from funcnet.parallel.checks import as_arrays, check_axes, check_batch_size, check_length
+from funcnet.parallel.mesh import AXIS, CONTEXT, FSDP, make_mesh, parse_mesh
 from funcnet.parallel.processes import process_count
 from funcnet.parallel.rules import axes_of, leaf_specs, sharding_rules
 from funcnet.random import is_key, wrap_keys
@@ -181,15 +181,19 @@ class Layout:
         Returns:
             The tree as `jax.Array`s, which never share memory with `tree`. A step may therefore donate the memory of
             the result.
+
+        Raises:
+            TypeError: if a leaf is not an array of numbers.
         """
+        tree = as_arrays(tree, "parallel.Layout.place")
         # Without this copy, device_put reuses an array that is already on the device, even with may_alias=False.
         own = jax.tree.map(lambda x: x.copy() if isinstance(x, jax.Array) else x, tree)
-        shardings = self.shardings(tree)
+        shardings = self.shardings(own)
         return jax.tree.map(_put, own, shardings) if process_count() > 1 else jax.device_put(own, shardings)
 
     def replicate(self, tree: Any) -> Any:
         """Copy a tree of host arrays, such as a batch that does not divide evenly, to every device."""
-        return jax.tree.map(lambda x: _put(x, self.whole), tree)
+        return jax.tree.map(lambda x: _put(x, self.whole), as_arrays(tree, "parallel.Layout.replicate"))
 
     def shard(self, batch: Any) -> Any:
         """Shard a batch by rows along the batch axes.
@@ -201,11 +205,15 @@ class Layout:
             A pytree of arrays (B, …) on the devices. Under pmap, the shape is (N, B/N, …) for N devices.
 
         Raises:
-            ValueError: if B is not a multiple of `batch_parts`, or `context` does not divide the length of sequences.
+            TypeError: if a leaf is not an array of numbers.
+            ValueError: if a leaf has no rows, B is not a multiple of `batch_parts`, or `context` does not divide the
+                length of sequences.
         """
+        batch = as_arrays(batch, where := "parallel.Layout.shard")
         for leaf in jax.tree.leaves(batch):
-            rows = np.shape(leaf)[0] if np.ndim(leaf) else 0
-            check_batch_size(rows, self.batch_parts, where="parallel.Layout.shard")
+            if not np.ndim(leaf):
+                raise ValueError(f"{where}: a leaf has no rows; expected arrays (B, …), got {shown(leaf)}.")
+            check_batch_size(np.shape(leaf)[0], self.batch_parts, where=where)
         if self.kind == "pmap":
             batch = jax.tree.map(lambda x: np.reshape(x, (self.batch_parts, -1, *np.shape(x)[1:])), batch)
         shardings = jax.tree_util.tree_map_with_path(self._batch_sharding, batch)
@@ -239,6 +247,7 @@ class Layout:
         Returns:
             The batch of all processes, as `shard` returns it.
         """
+        batch = as_arrays(batch, "parallel.Layout.shard_own")
         if self.kind == "pmap":
             parts = len(self.own_parts)
             batch = jax.tree.map(lambda x: np.reshape(x, (parts, -1, *np.shape(x)[1:])), batch)
@@ -331,13 +340,7 @@ def make_layout(
                 f"parallel.make_layout: batch_axes names the unknown axis {axis!r}; expected a mesh with this axis, "
                 f"got the axes {', '.join(layout.mesh.axis_names)}."
             )
-    used = {axis for spec in layout.rules.values() for axis in axes_of(*spec)}
-    for axis, size in layout.mesh.shape.items():
-        if axis not in used | {*batch_axes, TENSOR, CONTEXT} and size > 1:
-            raise ValueError(
-                f"parallel.make_layout: no array is sharded along the axis {axis!r}; expected the axes data, fsdp, "
-                f"tensor and context, or an axis that a rule or batch_axes names, got {dict(layout.mesh.shape)}."
-            )
+    check_axes(layout.mesh.shape, layout.rules, batch_axes)
     if kind != "jit" and (layout.rules or layout.mesh.size != layout.batch_parts):
         raise ValueError(
             f"parallel.make_layout: kind {kind!r} shards only batches; expected no rules and only batch axes, "

@@ -11,6 +11,7 @@ import optax
 
 from funcnet import nn, tree, weights
 from funcnet.arguments import boolean, path, strings
+from funcnet.parallel.checks import as_arrays
 from funcnet.train.errors import RunError
 from funcnet.train.fit_checks import check_plan, check_settings, hidden_names, in_python
 from funcnet.train.fit_data import is_function, open_function, rows_per_step
@@ -125,9 +126,9 @@ def fit(
         predict: function `predict(model, batch)` that returns what `metrics` compares, such as (logits, labels): an
             array or a tuple of arrays with one row per example. It is called like `loss`, and only in evaluations.
         metrics: function `metrics(outputs, labels)` of all outputs of an evaluation, for metrics that are not means
-            over the rows, such as F1 or AUC. Its arguments are the parts of the tuple that `predict` returns, as NumPy
-            arrays with the rows of all batches and devices. It returns {name: number or array of numbers}. The log has
-            the values as `eval_{name}`. A square array of integers is drawn in the report as a confusion matrix.
+            over the rows, such as F1 or AUC. Its arguments are the parts of the tuple or list that `predict` returns,
+            as NumPy arrays with the rows of all batches and devices. It returns {name: number or array of numbers}. The
+            values are in the log as `eval_{name}`. The report draws a square array of integers as a confusion matrix.
         after_evaluation: function `after_evaluation(evaluation)` that receives an `Evaluated` after each one. In a run
             of several processes, it is called in process 0. It is called again if a resumed run repeats an evaluation.
         best: how to choose the best evaluation, whose model is kept, and when to stop early. None keeps the last model.
@@ -178,6 +179,8 @@ def fit(
         metrics, after_evaluation, best,
     )  # fmt: skip
     check_plan(plan)
+    native = {name: as_arrays(getattr(plan, name), "train.fit") for name in ("start", "extra")}
+    plan = dataclasses.replace(plan, **native)
     boolean("train.fit", "resume", resume)
     strings("train.fit", "shard", shard, "a list of rules, such as ['**.weight=fsdp,-']")
     is_begun = (folder / RUN_FILE).exists()
@@ -195,8 +198,8 @@ def fit(
         DeviceSettings(devices, mesh, tuple(shard), parallel=parallel, precision=precision),
         ema,
     )
-    check_settings(settings, plan)
     settings = plain(settings)
+    check_settings(settings, plan)
     if is_function(data):
         plan = dataclasses.replace(plan, data=open_function(data))
     loop = dataclasses.replace(settings.loop, batch_size=rows_per_step(plan.data, settings.loop.batch_size))

@@ -113,7 +113,7 @@ def in_python(message: str) -> str:
     'train.fit: the folder is full; expected another one. Use another out, or add resume=True.'
     """
     message = re.sub(r"^train\.[\w.]+:", "train.fit:", message).replace("--resume", "resume=True")
-    return re.sub(r"(?<!\S)--([a-z]+(?:-[a-z]+)*)\b", lambda flag: flag[1].replace("-", "_"), message)
+    return re.sub(r"(?<![^\s(])--([a-z]+(?:-[a-z]+)*)\b", lambda flag: flag[1].replace("-", "_"), message)
 
 
 def hidden_names(net: nn.Module) -> str:

@@ -1,10 +1,12 @@
 """The evaluation of `fit`: means of the losses over all elements, and metrics of all outputs together."""
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from funcnet import tree
@@ -122,15 +124,41 @@ class FitEvaluator:
     def _metrics(self, outputs: Any, figures: Mapping[str, Any]) -> dict[str, Any]:
         if self.metrics is None:
             return {}
-        parts = outputs if isinstance(outputs, tuple) else (outputs,)
-        return checked_metrics(self.metrics(*parts), figures)
+        parts = tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
+        try:
+            inspect.signature(self.metrics).bind(*parts)
+        except ValueError:  # a function written in C has no signature
+            pass
+        except TypeError:
+            raise MetricsError(
+                f"train.fit: metrics does not fit predict; expected a function of {len(parts)} "
+                f"argument{'s' * (len(parts) != 1)}, because predict returns {_outline(outputs)}, got "
+                f"metrics{inspect.signature(self.metrics)}."
+            ) from None
+        try:
+            found = self.metrics(*parts)
+        except Exception as error:
+            error.add_note(f"in metrics, called with {describe_shapes(parts)}")
+            raise
+        return checked_metrics(found, figures)
 
     def _tried(self, outputs: Any, figures: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the metrics of one batch, or None if they need more rows: an ROC curve needs two classes."""
         try:
             return self._metrics(outputs, figures)
+        except MetricsError:
+            raise
         except Exception:
             return None
+
+
+class MetricsError(TypeError):
+    """An argument `metrics` that does not fit what `predict` returns, for any number of rows."""
+
+
+def _outline(outputs: Any) -> str:
+    kind = type(outputs).__name__
+    return f"a {kind} of {len(outputs)}" if isinstance(outputs, tuple | list) else f"one {kind}"
 
 
 def checked_metrics(values: Any, known: Iterable[str]) -> dict[str, Any]:
@@ -157,7 +185,7 @@ def checked_metrics(values: Any, known: Iterable[str]) -> dict[str, Any]:
     found = {}
     for name, value in values.items():
         array = np.asarray(value)
-        if not (np.issubdtype(array.dtype, np.number) or array.dtype == bool):
+        if array.dtype.kind not in "biuf" and not jnp.issubdtype(array.dtype, jnp.floating):
             raise TypeError(
                 f"train.fit: {name!r} of metrics is not a number; expected a number or an array of numbers, got "
                 f"{shown(value)}."

@@ -1,5 +1,7 @@
 """The user's functions `loss` and `predict` of `fit`, as modules that contain the net."""
 
+import functools
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -35,6 +37,8 @@ class Bound(nn.Module):
         try:
             value = function(self.net, *arguments)
         except Exception as error:
+            if library := _library(function):
+                raise TypeError(_library_message(name, function, library)) from error
             if not _succeeds(function, arguments[0], self.net, *arguments[1:]):
                 raise
             raise TypeError(
@@ -42,6 +46,36 @@ class Bound(nn.Module):
                 "function that can only be called with the batch first. Exchange its first two parameters."
             ) from error
         return check(value)
+
+
+def _library(function: Any) -> str | None:
+    """Return the name of the library that a function, or the class of a callable object, comes from; None for others.
+
+    >>> _library(functools.partial(jnp.mean, axis=0)), _library(len)
+    ('jax', None)
+    """
+    function = _unwrapped(function)
+    owner = function if inspect.isroutine(function) or hasattr(function, "__name__") else type(function)
+    root = str(getattr(owner, "__module__", None)).partition(".")[0]
+    return root if root in ("funcnet", "jax", "optax", "torch") else None
+
+
+def _unwrapped(function: Any) -> Any:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def _library_message(name: str, function: Any, library: str) -> str:
+    example = (
+        'lambda model, batch: F.mse_loss(model(batch["x"]), batch["y"], reduction="none")'
+        if name == "loss"
+        else 'lambda model, batch: (model(batch["x"]), batch["y"])'
+    )
+    return (
+        f"train.fit: {name} is a function of {library}, which does not accept a model and a batch; expected your own "
+        f"function {name}(model, batch), got {shown(_unwrapped(function))}. For example, {example}"
+    )
 
 
 def _succeeds(function: Callable[..., Any], *arguments: Any) -> bool:

@@ -18,6 +18,7 @@ from funcnet.parallel import parallelize
 from funcnet.settings import Range
 from funcnet.train.batches import LoaderBatches, OpenedBatches
 from funcnet.train.best import goodness
+from funcnet.train.calls import calling
 from funcnet.train.errors import RunError
 from funcnet.train.fit_data import epoch_length, length_of, make_loader
 from funcnet.train.fit_evaluation import Evaluated, FitEvaluator
@@ -193,7 +194,8 @@ class FitTask(Task):
 
     def _weight(self, batch: Any, shape: tuple[int, ...]) -> jax.Array:
         assert self.plan.weight is not None
-        weight = at_least_float32(self.plan.weight(batch))
+        with calling("train.fit", "weight"):
+            weight = at_least_float32(self.plan.weight(batch))
         try:
             return jnp.broadcast_to(weight, shape)
         except ValueError:

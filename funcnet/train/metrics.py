@@ -4,6 +4,7 @@ Each step appears once, even if the run was killed. A run that resumes at step s
 s, and an incomplete last line.
 """
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -112,7 +113,9 @@ class TensorBoard:
             # File names contain the time in seconds. Without a suffix, a run that resumes within the same second would
             # overwrite the file.
             suffix = f".{step:08d}" + (f".{self._files}" if self._files else "")
+            before = set(self.folder.glob("*"))
             self._writer = SummaryWriter(str(self.folder), purge_step=step + 1, filename_suffix=suffix)
+            self._empty = set(self.folder.glob("*")) - before  # the new file, until something is written
         except OSError as error:
             raise cannot_write("train.TensorBoard", self.folder, error) from error
 
@@ -135,6 +138,7 @@ class TensorBoard:
                 continue
             tag = f"eval/{name.removeprefix('eval_')}" if name.startswith("eval_") else f"train/{name}"
             self._writer.add_scalar(tag, value, step)
+            self._empty = set()
 
     def sync(self) -> None:
         """Write the buffered events to the file."""
@@ -147,8 +151,13 @@ class TensorBoard:
         self._open(step)
 
     def close(self) -> None:
-        """Close the event file."""
+        """Close the event file. A file without an event is removed."""
         self._writer.close()
+        for file in self._empty:
+            file.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # the folder has other files
+                self.folder.rmdir()
+        self._empty = set()
 
 
 def read_metrics(path: str | Path) -> list[dict[str, Any]]:

@@ -9,9 +9,7 @@ from typing import Any
 
 import jax
 import numpy as np
-import optax
 
-from funcnet import tree
 from funcnet.arguments import expect
 from funcnet.parallel import Layout, parallelize
 from funcnet.train.precision import at_least_float32
@@ -19,7 +17,6 @@ from funcnet.train.storable import array_kind, named_leaves
 
 __all__ = [
     "check_batch",
-    "check_optimizer_state",
     "check_returns_sums",
     "check_same_kinds",
     "check_same_structure",
@@ -80,28 +77,6 @@ def checked_sums(sums: Any, totals: Any) -> Any:
                     f"scalar, got {_shown(value)}. Return its sum over all elements."
                 )
     return jax.tree.map(at_least_float32, sums)
-
-
-def check_optimizer_state(optimizer: optax.GradientTransformation, opt_state: Any, chosen: tree.Tree) -> None:
-    """Check that the state of the optimizer belongs to the trainable parameters.
-
-    Args:
-        optimizer: the optimizer of the step.
-        opt_state: the state of the optimizer, which `train.create` made.
-        chosen: the trainable parameters of the step.
-
-    Raises:
-        ValueError: if `create` and `make_step` were called with different optimizers or values of `trainable`.
-    """
-    expected: Any = jax.tree.structure(jax.eval_shape(optimizer.init, chosen))
-    if expected != jax.tree.structure(opt_state):
-        names = list(tree.flatten(chosen))
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        raise ValueError(
-            "train.make_step: the optimizer's state does not fit the trainable parameters; expected a state for "
-            f"{', '.join(names[:3])}{more}, got a state for other parameters. Pass the same optimizer and the same "
-            "trainable= to train.create and train.make_step."
-        )
 
 
 def check_same_structure(after: Any, before: Any) -> None:

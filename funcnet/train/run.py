@@ -152,8 +152,13 @@ def run_task(
         for facts in task.facts:
             check_equal(facts, where=where)
             first_decides(functools.partial(record_facts, folder, facts, task.sources))
-        if not trials.all(folder):
-            return stop.exit_code
+        try:
+            if not trials.all(folder):
+                return stop.exit_code
+        except Exception:
+            if not settings.run.resume and is_first():
+                cancel_run(folder, WRITES)
+            raise
         first_decides(functools.partial(finish, folder))
         print(f"Written: {folder}")
         return 0

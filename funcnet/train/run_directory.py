@@ -254,15 +254,24 @@ def finish(folder: Path) -> None:
     _write(folder, {**_record(folder), "finished": True})
 
 
-def cancel_run(folder: Path) -> None:
+def cancel_run(folder: Path, writes: Sequence[str] = ()) -> None:
     """Undo `open_run` for a run that could not start, so that a corrected command can use the same directory.
 
     Args:
         folder: the run directory, which is removed if it contains nothing except the run record.
+        writes: names of the files and folders that the run writes. If the run has written one of them, nothing is
+            removed, because the run can be resumed. An empty log does not count.
     """
+    if any(_has_content(path / name) for path in (folder, *folder.glob("seed-*")) for name in writes):
+        return
+    (folder / "metrics.jsonl").unlink(missing_ok=True)
     (folder / RUN_FILE).unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # the folder existed before and has other files
         folder.rmdir()
+
+
+def _has_content(path: Path) -> bool:
+    return any(path.iterdir()) if path.is_dir() else path.is_file() and path.stat().st_size > 0
 
 
 def is_finished(folder: Path) -> bool:

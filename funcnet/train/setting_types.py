@@ -4,7 +4,6 @@ The command line converts its texts to these types. A call in Python can pass an
 """
 
 import dataclasses
-import numbers
 import operator
 import types
 import typing
@@ -14,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import numpy as np
 
-from funcnet.arguments import is_integer, shown
+from funcnet.arguments import is_integer, is_real, shown
 from funcnet.settings import flag
 
 __all__ = ["check_types", "plain"]
@@ -55,7 +54,7 @@ def check_types(settings: Any, where: str, named: Callable[[str], str] = flag) -
 
 
 def plain(settings: Any) -> Any:
-    """Return settings with Python's numbers in place of NumPy's, whose arithmetic can overflow.
+    """Return settings with Python's numbers in place of those of NumPy and JAX, whose arithmetic can overflow.
 
     >>> import numpy as np
     >>> from funcnet.train import LoopSettings
@@ -72,7 +71,7 @@ def _plain(value: Any) -> Any:
         return bool(value)
     if is_integer(value):
         return operator.index(value)
-    return float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else value
+    return float(value) if is_real(value) else value
 
 
 def _alternatives(hint: Any) -> list[Any]:
@@ -102,7 +101,7 @@ def _is(value: Any, kind: Any) -> bool:
     if kind is int:
         return is_integer(value)
     if kind is float:
-        return isinstance(value, numbers.Real) and not isinstance(value, bool)
+        return is_real(value)
     return kind is Any or typing.is_typeddict(kind) or not isinstance(kind, type) or isinstance(value, kind)
 
 

@@ -21,6 +21,7 @@ from funcnet.parallel import (
     process_count,
     use_virtual_cpu_devices,
 )
+from funcnet.parallel.checks import check_axes
 from funcnet.settings import Range, with_helps
 from funcnet.train.precision import BFLOAT16, FLOAT32, Precision
 
@@ -158,16 +159,17 @@ def open_layout(settings: DeviceSettings, where: str) -> Layout:
         sizes = None if settings.devices is None else {AXIS: settings.devices}
         if settings.mesh is not None:
             sizes = parse_mesh(settings.mesh)
-        if sizes is not None and -1 not in sizes.values():
-            use_virtual_cpu_devices(-(-min(math.prod(sizes.values()), MOST_DEVICES) // process_count()))
-        if sizes is None and jax.default_backend() == "cpu" and process_count() == 1:
-            sizes = {AXIS: 1}
         others = [axis for axis, size in (sizes or {}).items() if axis != AXIS and size != 1]
         if settings.parallel != "jit" and (others or rules):
             raise ValueError(
                 f"--parallel {settings.parallel} shards only batches; expected a mesh with the axis {AXIS} alone, and "
                 f"no --shard, got {', '.join(others or rules)}. Use --parallel jit, which is the default."
             )
+        check_axes(sizes or {}, rules)
+        if sizes is not None and -1 not in sizes.values():
+            use_virtual_cpu_devices(-(-min(math.prod(sizes.values()), MOST_DEVICES) // process_count()))
+        if sizes is None and jax.default_backend() == "cpu" and process_count() == 1:
+            sizes = {AXIS: 1}
         layout = make_layout(sizes, kind=settings.parallel, rules=rules)
     if process_count() > 1 and layout.mesh.size != jax.device_count():
         raise ValueError(

@@ -103,7 +103,8 @@ def _as_on_device(given: Any) -> Any:
         if isinstance(leaf, jax.Array):
             return jnp.asarray(leaf, leaf.dtype) if getattr(leaf, "weak_type", False) else leaf
         array = np.asarray(leaf)
-        narrow = array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
+        dtype = array.dtype.newbyteorder("=")  # JAX has only this byte order
+        narrow = array.astype(jax.dtypes.canonicalize_dtype(dtype), copy=False)
         changed = narrow != array if narrow.dtype != array.dtype and np.issubdtype(array.dtype, np.integer) else []
         if np.any(changed):
             name = jax.tree_util.keystr(path, simple=True, separator=".")

@@ -35,10 +35,10 @@ from jax import lax
 from funcnet import tree
 from funcnet.arguments import boolean, choice, expect, function, integer, patterns, transformation
 from funcnet.parallel import average_over, check_batch_size, first_over, fold_in_device, sum_over
+from funcnet.train.calls import calling, optimizer_updates
 from funcnet.train.means import means, share
 from funcnet.train.nan_trace import PROBES, find_probes, split_flags
 from funcnet.train.objective_checks import (
-    check_optimizer_state,
     check_same_kinds,
     check_same_structure,
     checked_counts,
@@ -78,7 +78,9 @@ def make_step(
         objective: function that returns the loss and the metrics of the task, as sums; see `funcnet.train.step`. If the
             train state has `extra`, the objective receives it as the keyword argument `extra`.
         counts: function that returns the counts by which the sums are divided; see `funcnet.train.step`.
-        optimizer: an optax transformation, which includes gradient clipping, if any.
+        optimizer: an optax transformation, which includes gradient clipping, if any. An optimizer that accepts
+            additional arguments receives the loss as `value`. Optimizers that compute the loss again, such as
+            `optax.lbfgs`, cannot be used.
         schedule: learning rate schedule of the optimizer, to report the metric `learning_rate`. The updates themselves
             do not depend on this argument.
         accumulate: A, the number of micro-batches per update. The step needs the memory of one micro-batch and computes
@@ -155,7 +157,8 @@ def make_step(
         others: dict[str, Any] = _learning_rate(schedule, train_state) | {"grad_norm": optax.tree.norm(grads)}
         if nan_trace:
             others["trace"] = forward, backward.get(PROBES, {})
-        updates, opt_state = _updates(optimizer, grads, train_state.opt_state, chosen)
+        loss = means(sums, totals)["loss"]
+        updates, opt_state = optimizer_updates(optimizer, grads, train_state.opt_state, chosen, loss)
         moved = restore_unused(optax.apply_updates(chosen, updates), chosen, unused)
         ema = _averaged(train_state.ema, moved, state)
         params, extra, number = tree.merge(moved, frozen), train_state.extra, train_state.step + 1
@@ -164,7 +167,9 @@ def make_step(
         is_finite = _stays_finite(after, train_state)
         others["skipped"] = 1 - is_finite.astype(jnp.float32)
         if update_extra is not None:
-            after = _with_new_extra(after, update_extra(after, means(sums, totals) | others))
+            with calling("train.make_step", "update_extra"):
+                new = update_extra(after, means(sums, totals) | others)
+            after = _with_new_extra(after, new)
         after = _unless_skipped(is_finite, after, train_state)
         return after, _reported(sums, totals, metrics_as) | others
 
@@ -180,16 +185,8 @@ def _reported(sums: Any, totals: Any, metrics_as: str) -> dict[str, Any]:
 def _learning_rate(schedule: optax.Schedule | None, train_state: TrainState) -> dict[str, jax.Array]:
     if schedule is None:
         return {}
-    return {"learning_rate": jnp.asarray(schedule(train_state.step - train_state.skipped))}
-
-
-def _updates(optimizer: optax.GradientTransformation, grads: Any, opt_state: Any, chosen: tree.Tree) -> tuple[Any, Any]:
-    """Return the updates of the optimizer and its new state."""
-    try:
-        return optimizer.update(grads, opt_state, chosen)
-    except Exception:
-        check_optimizer_state(optimizer, opt_state, chosen)  # the usual cause of the error
-        raise
+    with calling("train.make_step", "schedule"):
+        return {"learning_rate": jnp.asarray(schedule(train_state.step - train_state.skipped))}
 
 
 def _with_new_extra(train_state: TrainState, new: Any) -> TrainState:

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from funcnet.arguments import shown
 from funcnet.random import is_key, wrap_keys
 
 __all__ = [
@@ -86,7 +87,7 @@ def storable_leaves(tree: Any, where: str) -> dict[str, Any]:
         if dtype.name not in _DTYPES:
             raise TypeError(
                 f"{where}: {name!r} has a dtype that a checkpoint cannot store; expected booleans, numbers of at most "
-                f"64 bits per part or random keys, got {dtype}. Convert it."
+                f"64 bits per part or random keys, got {shown(leaf) if isinstance(leaf, int) else dtype}. Convert it."
             )
     return named
 

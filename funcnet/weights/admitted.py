@@ -26,6 +26,12 @@ _HARMFUL = (
     *("types.FunctionType", "types.CodeType", "torch.load", "torch.serialization.load"),
     "torch.storage._load_from_bytes",
 )
+# Functions of builtins that run no code of the file. getattr is in pickles of methods.
+_HARMLESS = frozenset({
+    *("abs", "all", "any", "ascii", "bin", "callable", "chr", "divmod", "format", "getattr", "hash", "hex", "id"),
+    *("isinstance", "issubclass", "iter", "len", "max", "min", "next", "oct", "ord", "pow", "print", "repr", "round"),
+    *("sorted", "sum"),
+})  # fmt: skip
 # In protocol 0, the tuple of a storage, with or without the view None, and that of the class of a module, are text.
 _STORAGE = re.compile(rb"\('storage', <class '([\w.]+)'>, '(\w+)', '[\w:]+', (\d{1,19})(?:, None)?\)")
 _MODULE = re.compile(rb"\('module', <class '([\w.]+)'>, .*\)")
@@ -112,8 +118,8 @@ def _is_harmful(full: str) -> bool:
     """Return whether a name, such as "os.system", suggests that the file wants to run code."""
     module, _, name = full.rpartition(".")
     if module == "builtins":
-        found = getattr(builtins, name, None)  # getattr itself is in pickles of methods
-        return callable(found) and not isinstance(found, type) and name != "getattr"
+        found = getattr(builtins, name, None)
+        return callable(found) and not isinstance(found, type) and name not in _HARMLESS
     return full in _HARMFUL or f"{module}.".startswith(tuple(f"{bad}." for bad in _HARMFUL_MODULES))
 
 

@@ -1,5 +1,6 @@
 """Recognise the format of a file by its content, so that the message for a wrong suffix can name the real format."""
 
+import re
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,14 +25,11 @@ _STARTS = {
     b"\x89HDF\r\n": "an HDF5 file, which is Keras's format",
     b"\x93NUMPY": "a .npy file. Open it with numpy.load",
     b"version https://git-lfs": "a Git LFS pointer. Fetch the actual file with `git lfs pull`",
-    b"<!DOCTYPE": "an HTML page. The download failed",
-    b"<!doctype": "an HTML page. The download failed",
-    b"<html": "an HTML page. The download failed",
-    **dict.fromkeys(
-        (b"\x80", b"(dp0\n", b"(lp0\n", b"ccollections\nOrderedDict\n"),
-        "a pickle that torch.save did not write. It is from pickle.dump, or the file is truncated",
-    ),
 }
+_HTML = "an HTML page. The download failed"
+_PICKLE = "a pickle that torch.save did not write. It is from pickle.dump, or the file is truncated"
+# the first opcodes of a dict, a list, a tuple or an object, in the protocols 0, 1 and from 2 on
+_PICKLED = re.compile(rb"\x80|\([dlt]p0\n|[}\]]q|\(lp|\(dp|c[\w.]+\n[\w.]+\n")
 _TAR = (
     "a tar archive. torch wrote tar archives before version 0.1.10, and they cannot be read without running code. If "
     "you trust the author, open the file in torch with weights_only=False and save it again"
@@ -54,6 +52,10 @@ def kind_of(path: Path) -> str:
     for start, kind in _STARTS.items():
         if head.startswith(start):
             return kind
+    if _PICKLED.match(head):
+        return _PICKLE
+    if head.removeprefix(b"\xef\xbb\xbf").lstrip().lower().startswith((b"<!doctype", b"<html")):
+        return _HTML
     for place, (sign, kind) in _INSIDE.items():
         if head[place : place + len(sign)] == sign:
             return kind

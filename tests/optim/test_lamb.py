@@ -93,6 +93,25 @@ def test_a_stack_trains_as_its_layers_do():
         np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
+@pytest.mark.parametrize("decay", [0.01, 0.0])
+@pytest.mark.parametrize(
+    ("factory", "options"),
+    [
+        (optim.lamb, {}),
+        (optim.lamb, {"use_nvlamb": True}),
+        (optim.bert_adamw, {}),
+        (optim.bert_adamw, {"bias_correction": True, "b1": 0.0}),
+    ],
+)
+def test_hyperparameters_may_be_part_of_the_state(factory, options, decay):
+    """`optax.inject_hyperparams` turns every number into a traced array."""
+    params, gradients = start_and_gradients()
+    plain = run(factory(0.01, weight_decay=decay, **options), params, gradients)
+    injected = run(optax.inject_hyperparams(factory)(0.01, weight_decay=decay, **options), params, gradients)
+    for a, b in zip(jax.tree.leaves(injected), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-6)  # 1 - b2 in float32
+
+
 def test_a_pattern_that_matches_nothing():
     params, gradients = start_and_gradients()
     with pytest.raises(ValueError, match=r"optim.lamb: no_decay: pattern '\*\*.gamma' matches nothing"):

@@ -98,12 +98,11 @@ def test_an_unknown_kind_is_an_error():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("batch", [np.ones((30, 2)), np.ones(0), np.float32(1)])
+@pytest.mark.parametrize("batch", [np.ones((30, 2)), np.ones(0)])
 def test_a_batch_that_does_not_divide_is_an_error(kind, batch):
-    rows = len(batch) if batch.ndim else 0
     text = (
-        f"shard: the batch does not divide evenly over 8 devices; expected "
-        f"a multiple of 8, got {rows}. Use a batch size"
+        "shard: the batch does not divide evenly over 8 devices; expected "
+        f"a multiple of 8, got {len(batch)}. Use a batch size"
     )
     with pytest.raises(ValueError, match=text):
         parallel.make_layout({"data": 8}, kind=kind).shard({"x": batch})

@@ -179,7 +179,10 @@ ONE_CLASS_FIRST = {"x": X[40:], "labels": np.sort(LABELS[40:] % 2)}
         ({"metrics": lambda p, y: 0.5}, "metrics returned a wrong value; expected a dict .* got 0.5"),
         ({"metrics": lambda p, y: {"loss": 1.0}}, "metrics returned 'loss', which the loss returns too"),
         ({"metrics": lambda p, y: {"f1": "high"}}, "'f1' of metrics is not a number; .* got 'high'"),
-        ({"metrics": lambda p: {"f1": 1.0}}, "takes 1 positional argument but 2 were given"),
+        (
+            {"metrics": lambda p: {"f1": 1.0}},
+            "expected a function of 2 arguments, because predict returns a tuple of 2",
+        ),
         ({"predict": lambda m, b: m(b["x"]).sum(), "metrics": auc}, r"predict\(model, batch\) returned a wrong value"),
         (
             {"predict": lambda m, b: None, "metrics": auc},

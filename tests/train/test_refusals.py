@@ -1,6 +1,8 @@
 """Wrong and swapped arguments of training: each is refused at the door, by name, with what was expected and got."""
 
 import dataclasses
+import functools
+import math
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
@@ -211,6 +213,55 @@ FIT = [
     ({"nan_trace": 1}, "nan_trace has the wrong type; expected True or False, got 1"),
     ({"replay": 3}, "replay has the wrong type; expected a path, .* got 3"),
     (
+        {"loss": nn.MSELoss()},
+        r"loss is a function of funcnet, .* expected your own function loss\(model, batch\), got",
+    ),
+    (
+        {"loss": functools.partial(F.mse_loss, reduction="none")},
+        "loss is a function .* got the function mse_loss. For",
+    ),
+    ({"loss": optax.squared_error}, "loss is a function of optax, which does not accept a model and a batch; expected"),
+    (
+        {"optimizer": optax.lbfgs()},
+        r"value_fn.*The step calls update\(grads, opt_state, params, value=loss\)\. An op",
+    ),
+    ({"optimizer": optax.lookahead(SGD, 5, 0.5)}, r"fast.*The step calls update\(grads, opt_state, params, value=loss"),
+    (
+        {"optimizer": optax.sgd(lambda step: 0.1 if step < 3 else 0.2)},
+        "optimizer cannot be compiled; expected code",
+    ),
+    ({"schedule": lambda step: 0.1 if step < 3 else 0.2}, r"schedule cannot be compiled; .* boolean .* Use jnp\.where"),
+    ({"schedule": lambda step: math.sin(step)}, r"schedule cannot be compiled; .* functions of jax\.numpy in place of"),
+    (
+        {"weight": lambda batch: np.maximum(batch["x"], 0)},
+        "weight cannot be compiled; .* __array__",
+    ),
+    ({"weight": lambda batch: batch["z"]}, r"'z'.*in the argument weight of train\.fit"),
+    (
+        {"extra": 0, "update_extra": lambda state, metrics: int(metrics["loss"]), "loss": lambda m, b, e: loss(m, b)},
+        "update_extra cannot be compiled; expected code that computes with jax.numpy",
+    ),
+    (
+        {"extra": 10**30, "loss": lambda m, b, e: 0},
+        "'extra' has a dtype that a checkpoint cannot store; .* got 10000",
+    ),
+    (
+        {"predict": lambda model, batch: (model(batch["x"]), batch["y"]), "metrics": lambda o: {}, "validation": DATA},
+        r"metrics does not fit predict; expected a function of 2 arguments, because .* a tuple of 2, got metrics\(o\)",
+    ),
+    (
+        {"predict": lambda model, batch: model(batch["x"]), "metrics": lambda o, y: {}, "validation": DATA},
+        r"metrics does not fit predict; expected a function of 1 argument, because .* one ndarray, got metrics\(o, y\)",
+    ),
+    (
+        {"predict": lambda model, batch: model(batch["x"]), "metrics": lambda o: {"a": 1j}, "validation": DATA},
+        "'a' of metrics is not a number; .* got 1j",
+    ),
+    (
+        {"predict": lambda model, batch: model(batch["x"]), "metrics": lambda o: {"a": o.b}, "validation": DATA},
+        r"no attribute 'b'.*in metrics, called with 0: float32\[8, 1\]",
+    ),
+    (
         {"optimizer": optim.param_groups({"bias": SGD})},
         "'weight' is in no group; expected a pattern for every parameter",
     ),
@@ -230,7 +281,7 @@ def test_wrong_arguments_of_fit(options, message, tmp_path):
         "steps": 2,
         "batch_size": 4,
     }
-    with pytest.raises((TypeError, ValueError, IndexError, KeyError)) as error:
+    with pytest.raises((TypeError, ValueError, LookupError, AttributeError)) as error:
         train.fit(**{**given, **options})
     text = "\n".join([str(error.value), *getattr(error.value, "__notes__", [])])
     assert re.search(message, text, re.DOTALL), text
@@ -411,6 +462,14 @@ OTHERS = {
             lambda run: parallel.parse_rules("fc=data"),
             "texts has the wrong type; expected a list of rules, .* got 'fc=data'",
         ),
+        (
+            lambda run: LAYOUT.place({"x": torch.ones(2)}),
+            r"place: 'x' has the wrong type; .* got a torch tensor",
+        ),
+        (lambda run: LAYOUT.place("abc"), "Layout.place: the tree has the wrong type; expected params, .* got 'abc'"),
+        (lambda run: LAYOUT.replicate([torch.ones(2)]), r"Layout.replicate: '0' has the wrong type; .* with numpy\(\)"),
+        (lambda run: LAYOUT.shard([1, 2]), r"Layout.shard: a leaf has no rows; expected arrays \(B, …\), got 1"),
+        (lambda run: LAYOUT.shard({"x": np.array(["a"])}), "Layout.shard: 'x' has the wrong type; .* got an array <U1"),
         (lambda run: parallel.select_devices("2"), "count has the wrong type; expected an int, got '2'"),
         (
             lambda run: parallel.parallelize(LAYOUT, lambda s, b, k: s),
@@ -426,7 +485,7 @@ OTHERS = {
             "shardings of 'weight' has the wrong type; .* got an array",
         ),
         (lambda run: LAYOUT.for_net(PARAMS), "net has the wrong type; expected a module, .* got a dict of an array"),
-        (lambda run: LAYOUT.place(NET), "a tree has a leaf of a wrong type; expected params, .* got Linear"),
+        (lambda run: LAYOUT.place(NET), "the tree has the wrong type; expected params, .* got Linear"),
         (lambda run: parallel.scatter(X, [0, 1], dim="0"), "dim has the wrong type; expected an int, got '0'"),
         (lambda run: parallel.gather(X, 0), "outputs has the wrong type; expected a list .* got an array float32"),
         (

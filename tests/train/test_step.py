@@ -312,6 +312,23 @@ def test_buffers_must_stay_finite_and_what_never_was_is_not_checked():
     np.testing.assert_allclose(state.params["w"], [0.8, -INF], rtol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["jit", "shard_map"])
+def test_an_optimizer_that_needs_the_loss_receives_its_mean(kind):
+    """The loss does not change here, so optax's reduce_on_plateau halves its factor after each step but the first."""
+    plateau = optax.contrib.reduce_on_plateau(0.5, patience=1, rtol=0.01)
+    optimizer = optax.chain(optax.sgd(0.0), plateau)
+    layout = parallel.make_layout({"data": 4}, kind=kind)
+    state = layout.place(train.create(*toy.start(), optimizer))
+    step = parallel.parallelize(train.make_step(toy.make_objective(), toy.counts, optimizer), layout)
+    batch, key = layout.shard(toy.batch_at(0)), layout.place(jax.random.key(0))
+    for number in range(4):
+        with jax.numpy_dtype_promotion("standard"):  # optax adds floats and its count
+            state, metrics = step(state, batch, key)
+        found = state.opt_state[1]
+        assert float(found.best_value) == pytest.approx(float(metrics["loss"]), rel=1e-6)
+        assert float(found.scale) == 0.5**number
+
+
 def test_a_step_that_changes_nothing_is_not_skipped():
     """Its loss depends on no parameter, and narrow floats are finite as well."""
     objective = lambda params, state, batch, **_: ({"": {"loss": batch["x"].sum()}}, state)

@@ -278,7 +278,7 @@ CONTAINERS: dict[str, Case] = {
     ),
     "kind: text": Case(".pth", b"hello", BROKEN, "an unknown format"),
     **{
-        f"kind: {said}": Case(".bin", start + bytes(100), BROKEN, said)
+        f"kind: {said}, {start[:12]!r}": Case(".bin", start + bytes(100), BROKEN, said)
         for start, said in (
             (b"\x1f\x8b", "a gzip file"),
             (b"BZh", "a bzip2 file"),
@@ -287,6 +287,9 @@ CONTAINERS: dict[str, Case] = {
             (b"\x93NUMPY", "a .npy file"),
             (b"version https://git-lfs", "a Git LFS pointer"),
             (b"<!DOCTYPE", "an HTML page"),
+            (b"\n\n<HTML lang=de>", "an HTML page"),
+            (b"\xef\xbb\xbf<!doctype html>", "an HTML page"),
+            *((pickle.dumps(value, protocol), "pickle.dump") for value in ({"a": 1}, [1]) for protocol in range(6)),
         )
     },
 }

@@ -74,6 +74,7 @@ BESIDE = {
     "Stateful": Stateful(),
     "partial": functools.partial(int, "3"),
     "getattr": "x".upper,
+    "(builtins|__builtin__).len": len,
     "SimpleNamespace": types.SimpleNamespace(a=1),
     "PosixPath": pathlib.PosixPath("x"),
     "datetime": datetime.datetime(2020, 1, 1),

@@ -58,7 +58,8 @@ def as_number(where: str, value: Any) -> float:
     2.5
     """
     try:
-        found = math.nan if isinstance(value, str) and "_" in value else float(value)  # Python reads 1_000 as a number
+        is_other = isinstance(value, bool) or (isinstance(value, str) and "_" in value)  # Python reads 1_000 as 1000
+        found = math.nan if is_other else float(value)
     except (TypeError, ValueError, OverflowError):
         found = math.nan
     if not abs(found) < LARGEST:
@@ -80,7 +81,7 @@ def as_index(where: str, value: Any, count: int) -> int:
         if isinstance(value, str):
             which = -1 if "_" in value else int(value)  # Python reads 1_0 as a number
         else:
-            which = int(value) if int(value) == value else -1
+            which = int(value) if int(value) == value and not isinstance(value, bool) else -1
     except (TypeError, ValueError, OverflowError):
         which = -1
     if not 0 <= which < count:

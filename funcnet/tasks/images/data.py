@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from funcnet.data import ArrayDataset, DataLoader, Dataset, pad_batch
+from funcnet.parallel import is_first
 from funcnet.tasks.images.pixels import read_pixels
 from funcnet.train import RunError
 
@@ -188,6 +189,8 @@ def _folder(data: Path, image_size: int) -> LabelledImages:
     is_divided = bool(tests) and (data / "train").is_dir()
     roots = [data / "train", tests[0]] if is_divided else [data]
     classes = _classes(roots[0])
+    if is_divided and len(tests) > 1 and is_first():
+        print(f"train-images: the evaluation reads {tests[0]}. The images in {tests[1]} are not used.")
     if len(classes) < 2:
         raise RunError(
             f"train-images: --data {roots[0]} has too few classes; expected at least two subfolders with images, one "

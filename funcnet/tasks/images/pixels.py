@@ -62,7 +62,9 @@ def _converted(image: Image.Image, file: Path) -> Image.Image:
         # Palettes with transparency and premultiplied alpha have no direct conversion to RGB.
         between = {"P": "RGBA", "PA": "RGBA", "La": "LA", "RGBa": "RGBA"}.get(image.mode, image.mode)
         return image.convert(between).convert("RGB")
+    is_inverted = False
     if isinstance(image, TiffImagePlugin.TiffImageFile) and image.mode != "F":
+        is_inverted = image.tag_v2.get(TiffImagePlugin.PHOTOMETRIC_INTERPRETATION) == 0  # Pillow inverts only 8 bits
         bits = image.tag_v2.get(TiffImagePlugin.BITSPERSAMPLE, (16,))[0]
         largest = min(largest, 2**bits - 1)  # Pillow does not scale 12 bits
     pixels = np.asarray(image)
@@ -72,4 +74,5 @@ def _converted(image: Image.Image, file: Path) -> Image.Image:
             f"train-images: {file} has pixels out of range; expected 0 to {largest:,} in an image of mode "
             f"{image.mode}, got {low:.10g} to {high:.10g}. Scale the pixels, or save the image with 8 or 16 bits."
         )
-    return Image.fromarray((pixels / largest).astype(np.float32))
+    shares = pixels / largest
+    return Image.fromarray((1 - shares if is_inverted else shares).astype(np.float32))

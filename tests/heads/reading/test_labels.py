@@ -99,6 +99,15 @@ def test_an_index_that_is_no_index_is_refused(tmp_path, index):
         read_choices(tmp_path / "a.jsonl", Columns())
 
 
+@pytest.mark.parametrize("label", ["true", "false"])
+def test_true_is_neither_a_number_nor_an_index(tmp_path, label):
+    for task in ("regress", "choice"):
+        read, row = ROWS[task]
+        (tmp_path / "a.jsonl").write_text(row.format(label))
+        with pytest.raises(ValueError, match=rf"line 1, column 'label': .*, got {label.title()}\."):
+            read(tmp_path / "a.jsonl", Columns())
+
+
 def write(file, labels) -> None:
     """Write a table of labels. The text is always the same."""
     if file.suffix == ".jsonl":

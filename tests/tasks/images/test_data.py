@@ -100,6 +100,18 @@ def test_classes_that_only_the_test_folder_has_are_refused(folder, test):
     assert found.classes == ("cat", "dog") and (found.test[np.arange(10)]["label"] == 0).all()
 
 
+def test_the_folder_that_is_not_read_beside_the_test_images_is_named(folder, capsys):
+    for part in ("train", "test", "val"):
+        (folder / part).mkdir()
+    for name in ("cat", "dog"):
+        for part in ("train", "test", "val"):
+            shutil.copytree(folder / name, folder / part / name)
+        shutil.rmtree(folder / name)
+    shutil.rmtree(folder / "owl")
+    assert len(open_images(folder, 4).test) == 20
+    assert f"the evaluation reads {folder / 'test'}. The images in {folder / 'val'} are not" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("many", range(1, 13))
 @pytest.mark.parametrize("few", [1, 2])
 def test_a_class_without_training_images_is_refused_in_an_undivided_folder(many, few, folder):

@@ -84,6 +84,17 @@ def test_grey_images_of_16_bits(mode, tmp_path, monkeypatch):
     np.testing.assert_allclose(found, np.stack([values / (2**16 - 1)] * 3), atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_a_tiff_whose_zero_is_white(dtype, tmp_path):
+    """Pillow inverts 8 bits when it saves and reads them, and leaves 16 bits as they are."""
+    most = np.iinfo(dtype).max
+    values = np.linspace(0, most, 36).astype(dtype).reshape(6, 6)
+    stored = values if dtype == np.uint8 else most - values
+    Image.fromarray(stored).save(tmp_path / "x.tif", tiffinfo={262: 0})
+    found = read_pixels(tmp_path / "x.tif", 6)
+    np.testing.assert_allclose(found, np.stack([values / most] * 3), atol=1e-6)
+
+
 @pytest.mark.parametrize("size", [2, 4, 10])
 @pytest.mark.parametrize("most", [4095, 1000])
 def test_a_tiff_of_12_bits(size, most, tmp_path):
