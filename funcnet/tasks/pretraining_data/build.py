@@ -13,16 +13,19 @@ from __future__ import annotations
 import ctypes
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from funcnet.tasks.pretraining_data.build_state import BuildState, remove_damaged
 from funcnet.tasks.pretraining_data.held_out import drop_shared_sentences, plain_sentences
+from funcnet.tasks.pretraining_data.known_files import Known
 from funcnet.tasks.pretraining_data.manifest import (
     SILENT,
     Manifest,
     Progress,
+    SourceFile,
     describe_file,
     describe_sources,
     lock_build,
@@ -51,6 +54,8 @@ def build(
     settings: DataSettings,
     *,
     corpus: Corpus | None = None,
+    sources: Sequence[SourceFile] | None = None,
+    checked: Known | None = None,
     processes: int = 1,
     progress: Progress = SILENT,
 ) -> list[str]:
@@ -61,6 +66,9 @@ def build(
             this folder.
         settings: the settings, which determine the bytes of the directory.
         corpus: the result of `open_corpus` for these settings. If it is None, `build` calls `open_corpus`.
+        sources: the result of `describe_sources` for this corpus. If it is None, `build` calls `describe_sources`.
+        checked: what is known of files. The files of a complete folder that are in it (see `intact_files`) are not read
+            to check them again.
         processes: number of worker processes. With 1, the calling process does all the work.
         progress: function that is called as `progress(step, done, total)`.
 
@@ -95,14 +103,16 @@ def build(
     with lock_build(folder, progress), pool:
         before = read_manifest(folder)
         recorded = settings.recorded(None if given is None else vocabulary_digest(given))
-        manifest = Manifest(recorded, corpus.layout, describe_sources(corpus, before, progress))
+        known = {one.key: one.sha256 for one in before.sources} if before else {}
+        sources = describe_sources(corpus, known, progress) if sources is None else sources
+        manifest = Manifest(recorded, corpus.layout, list(sources))
         if before is None:
             require_new_folder(folder, "data build")
         else:
             refuse_changes(folder, before, manifest)
             manifest.vocabulary, manifest.shards, manifest.files = before.vocabulary, before.shards, before.files
         state = BuildState(folder, settings, corpus, manifest, pool, progress)
-        damaged = remove_damaged(state)
+        damaged = remove_damaged(state, checked or {})
         if manifest.files is not None and not damaged:
             shutil.rmtree(state.files.work, ignore_errors=True)  # left by a build that was killed at its very end
             return []

@@ -7,12 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from funcnet.tasks.pretraining_data.manifest import DataFiles, Manifest, Progress, file_problem, write_manifest
+from funcnet.tasks.pretraining_data.known_files import Known, key_of
+from funcnet.tasks.pretraining_data.manifest import (
+    DataFiles,
+    Manifest,
+    Progress,
+    file_problem,
+    read_manifest,
+    write_manifest,
+)
 from funcnet.tasks.pretraining_data.process_pool import ProcessPool
 from funcnet.tasks.pretraining_data.settings import DataSettings
+from funcnet.tasks.pretraining_data.shard import digest_of
 from funcnet.text import Corpus
 
-__all__ = ["BuildState", "remove_damaged"]
+__all__ = ["BuildState", "intact_files", "remove_damaged"]
 
 
 @dataclass(frozen=True)
@@ -58,14 +67,28 @@ class BuildState:
         return results
 
 
-def remove_damaged(build: BuildState) -> list[str]:
-    """Delete the damaged files of a complete data directory, and return their names."""
-    files = build.manifest.files or {}
-    tasks = [(build.folder / name, files[name], build.manifest.origin()) for name in sorted(files)]
+def remove_damaged(build: BuildState, checked: Known) -> list[str]:
+    """Delete the damaged files of a complete data directory, and return their names.
+
+    `checked` is what is known of files: those that `intact_files` found before are not read.
+    """
+    files, origin = build.manifest.files or {}, build.manifest.origin()
+    paths = [build.folder / name for name in sorted(files)]
+    unread = [path for path in paths if not path.is_file() or checked.get(key_of(path)) != digest_of(origin)]
+    tasks = [(path, files[path.name], origin) for path in unread]
     found = sorted(name for name in build.run("checking files", _damaged, tasks) if name is not None)
     for name in found:
         (build.folder / name).unlink(missing_ok=True)
     return found
+
+
+def intact_files(folder: Path) -> dict[tuple[str, int, int], str]:
+    """Return the files of a complete data directory, all of which are intact, with a digest of what they are made from,
+    as a `Known`.
+    """
+    manifest = read_manifest(folder)
+    assert manifest is not None and manifest.files is not None
+    return {key_of(folder / name): digest_of(manifest.origin()) for name in manifest.files}
 
 
 def _damaged(path: Path, described: dict[str, Any], origin: dict[str, str]) -> str | None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from funcnet.tasks.pretraining_data.build import build
+from funcnet.tasks.pretraining_data.build_state import intact_files
+from funcnet.tasks.pretraining_data.known_files import MARGIN, read_known, write_known
 from funcnet.tasks.pretraining_data.manifest import FORMAT, SILENT, Progress, describe_sources
 from funcnet.tasks.pretraining_data.reader import PretrainingData, open_data
 from funcnet.tasks.pretraining_data.settings import DataSettings
@@ -13,6 +16,8 @@ from funcnet.tasks.pretraining_data.vocabulary import given_vocabulary
 from funcnet.text import open_corpus, vocabulary_digest
 
 __all__ = ["prepare_data"]
+
+KNOWN = "known-files.json"
 
 
 def prepare_data(
@@ -23,7 +28,8 @@ def prepare_data(
     Args:
         settings: the text, and the settings of the build.
         cache: folder of data directories, which several runs may share. The name of a directory is a digest of the text
-            and the settings.
+            and the settings. `known-files.json` has the digests, sizes and modification times of the files of the text
+            and of the data. Files that have not changed are not read again.
         processes: see `build`.
         progress: function that is called as `progress(step, done, total)`. The steps are reading, sentences,
             vocabulary, tokens, pairs and report, and also "checking files" if the data exist already.
@@ -51,10 +57,16 @@ def prepare_data(
     settings.check()
     text, given = settings.text, given_vocabulary(settings.text)
     corpus = open_corpus(text.corpus, documents=text.documents, field=text.field)
+    table, start = Path(cache) / KNOWN, time.time_ns()
+    known = read_known(table)
+    sources = describe_sources(corpus, known, progress)
     # the names of the files are part of the key, because their suffixes determine how the files are read
-    names = [(one.name, one.sha256) for one in describe_sources(corpus, None, progress)]
+    names = [(one.name, one.sha256) for one in sources]
     recorded = settings.recorded(None if given is None else vocabulary_digest(given))
     key = digest_of({"format": FORMAT, "settings": recorded, "text": names, "layout": corpus.layout})
     folder = Path(cache) / key[:16]
-    build(folder, settings, corpus=corpus, processes=processes, progress=progress)
+    build(folder, settings, corpus=corpus, sources=sources, checked=known, processes=processes, progress=progress)
+    digests = {one.key: one.sha256 for one in sources if one.mtime_ns < start - MARGIN}
+    if (now := {**known, **digests, **intact_files(folder)}) != known:
+        write_known(table, now)
     return open_data(folder, seq_len=settings.seq_len[0], seed=settings.seed)

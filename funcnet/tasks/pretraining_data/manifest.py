@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from funcnet.files import file_digest, lock_folder, read_json, write_json
+from funcnet.tasks.pretraining_data.known_files import Known, key_of
 from funcnet.tasks.pretraining_data.shard import digest_of, is_whole, origin_of
 from funcnet.text import Corpus
 
@@ -70,6 +71,11 @@ class SourceFile:
     bytes: int
     mtime_ns: int
     sha256: str
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """The key of the file in a `Known`."""
+        return self.path, self.bytes, self.mtime_ns
 
 
 @dataclass
@@ -237,22 +243,14 @@ def file_problem(path: Path, described: dict[str, Any], origin: Mapping[str, str
     return None
 
 
-def describe_source(path: Path, known: Mapping[tuple[str, int, int], str] | None = None) -> SourceFile:
-    """Describe the current state of a file of the corpus.
-
-    `known` is {(path, size, modification time): digest}. If `known` contains the file, the file is not read, and the
-    digest in `known` is used.
-    """
-    status, name = path.stat(), str(path.absolute())
-    digest = (known or {}).get((name, status.st_size, status.st_mtime_ns)) or file_digest(path)
-    return SourceFile(name, path.name, status.st_size, status.st_mtime_ns, digest)
+def describe_source(path: Path, known: Known | None = None) -> SourceFile:
+    """Describe the current state of a file of the corpus. If its digest is known, the file is not read."""
+    key = key_of(path)
+    return SourceFile(key[0], path.name, *key[1:], (known or {}).get(key) or file_digest(path))
 
 
-def describe_sources(corpus: Corpus, before: Manifest | None, progress: Progress) -> list[SourceFile]:
-    """Describe all files of a corpus. If an earlier manifest has the path, size and modification time of a file, its
-    digest is taken from that manifest.
-    """
-    known = {(one.path, one.bytes, one.mtime_ns): one.sha256 for one in before.sources} if before else {}
+def describe_sources(corpus: Corpus, known: Known, progress: Progress) -> list[SourceFile]:
+    """Describe all files of a corpus. Files whose digests are known are not read."""
     found: list[SourceFile] = []
     for source in corpus.sources:
         progress("reading", len(found), len(corpus.sources))

@@ -97,7 +97,7 @@ def test_the_second_call_opens_the_first_and_repeats_it_elsewhere(prepared, corp
     again = prepare(
         corpus, directory=prepared.directory.parent, **settings, progress=lambda *event: events.append(event)
     )
-    assert again.directory == prepared.directory and {step for step, *_ in events} == {"reading", "checking files"}
+    assert again.directory == prepared.directory and {step for step, *_ in events} == {"reading"}
     elsewhere = prepare(corpus, directory=tmp_path, **settings, progress=note)
     assert {step for step, *_ in events} >= {"reading", "sentences", "vocabulary", "tokens", "pairs", "report"}
     assert elsewhere.fingerprint == prepared.fingerprint
