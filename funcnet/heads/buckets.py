@@ -60,7 +60,7 @@ class Bucketed:
 
     Args:
         function: `(params, state, batch) -> outputs`, where the outputs are a tree of arrays whose first dimension is
-            B. The function must not be jitted, because `Bucketed` jits it.
+            B. The function must not be jitted, because `Bucketed` compiles it.
         longest: largest number of tokens per row that the model accepts.
         pad_id: id of `[PAD]`.
         lengths: lengths T to which rows are padded, in increasing order, such as `LENGTHS`. `longest` is added to these
@@ -72,6 +72,8 @@ class Bucketed:
             both. A batch is padded to the next larger size.
         shard: function that places a batch on devices, such as `Layout.shard`. By default, the batch goes to the device
             of the parameters.
+        compiled: function that compiles `function`, such as `jax.jit`. In a run of several processes, each one must get
+            all outputs; see `funcnet.parallel.compile_whole`.
 
     Several threads may call a `Bucketed` at the same time, because a call does not change the object.
 
@@ -94,8 +96,9 @@ class Bucketed:
         tokens: int | None = None,
         sizes: Sequence[int] | None = None,
         shard: Callable[[Any], Any] = lambda batch: batch,
+        compiled: Callable[[Any], Any] = jax.jit,
     ):
-        self.function = jax.jit(function)
+        self.function = compiled(function)
         self.lengths = (*(length for length in lengths if length < longest), longest)
         self.longest, self.pad_id, self.shard = longest, pad_id, shard
         default = 1024 if jax.default_backend() == "cpu" else 16_384

@@ -30,7 +30,7 @@ from funcnet.parallel.processes import (
 from funcnet.parallel.report import sharding_report
 from funcnet.parallel.rules import parse_rules, sharding_rules
 from funcnet.parallel.scatter_gather import gather, scatter
-from funcnet.parallel.step import average_over, first_over, fold_in_device, parallelize, sum_over
+from funcnet.parallel.step import average_over, compile_whole, first_over, fold_in_device, parallelize, sum_over
 
 __all__ = [
     "AXIS",
@@ -48,6 +48,7 @@ __all__ = [
     "check_equal",
     "check_length",
     "check_replicated",
+    "compile_whole",
     "count_collectives",
     "data_parallel",
     "first_decides",

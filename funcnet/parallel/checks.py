@@ -17,15 +17,12 @@ from funcnet.random import is_key
 __all__ = ["as_arrays", "check_axes", "check_batch_size", "check_length", "check_replicated"]
 
 
-def check_axes(
-    sizes: Mapping[str, int], rules: Mapping[str, PartitionSpec], batch_axes: tuple[str, ...] = (FSDP, AXIS)
-) -> None:
+def check_axes(sizes: Mapping[str, int], rules: Mapping[str, PartitionSpec]) -> None:
     """Check that arrays can be sharded along each axis of a mesh. This check does not start JAX.
 
     Args:
         sizes: {axis: size}.
         rules: {name pattern: PartitionSpec}.
-        batch_axes: mesh axes along which batches are sharded.
 
     Raises:
         ValueError: if an axis has more than one device, but no array would be sharded along it.
@@ -37,10 +34,10 @@ def check_axes(
     """
     used = {axis for spec in rules.values() for axis in axes_of(*spec)}
     for axis, size in sizes.items():
-        if axis not in used | {*batch_axes, TENSOR, CONTEXT} and size != 1:
+        if axis not in used | {AXIS, FSDP, TENSOR, CONTEXT} and size != 1:
             raise ValueError(
                 f"parallel.make_layout: no array is sharded along the axis {axis!r}; expected the axes data, fsdp, "
-                f"tensor and context, or an axis that a rule or batch_axes names, got {dict(sizes)}."
+                f"tensor and context, or an axis that a rule names, got {dict(sizes)}."
             )
 
 

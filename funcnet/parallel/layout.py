@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 
 from funcnet import nn
 from funcnet import tree as names_of
-from funcnet.arguments import choice, expect, integer, mapping, shown, strings
-from funcnet.parallel.anchors import Anchored
+from funcnet.arguments import choice, expect, integer, mapping, shown
 from funcnet.parallel.checks import as_arrays, check_axes, check_batch_size, check_length
 from funcnet.parallel.mesh import AXIS, CONTEXT, FSDP, make_mesh, parse_mesh
 from funcnet.parallel.processes import process_count
@@ -43,7 +42,6 @@ class Layout:
         kind: transformation that runs steps, "jit", "shard_map" or "pmap".
         mesh: mesh of the devices.
         rules: {name pattern: PartitionSpec} for parameters and buffers.
-        batch_axes: mesh axes along which the rows of a batch are sharded.
         sequences: names of the leaves of a batch whose dimension 1, the sequence, is sharded along the axis `context`.
 
     Example:
@@ -57,15 +55,21 @@ class Layout:
     kind: Kind
     mesh: Mesh
     rules: Mapping[str, PartitionSpec] = dataclasses.field(default_factory=dict)
-    batch_axes: tuple[str, ...] = (AXIS,)
     sequences: tuple[str, ...] = ()
 
     @property
-    def axis_name(self) -> str | tuple[str, ...] | None:
-        """The axis name for collectives in a step: the batch axes under pmap and shard_map, or None under jit."""
-        if self.kind == "jit":
-            return None
-        return self.batch_axes[0] if len(self.batch_axes) == 1 else self.batch_axes
+    def batch_axes(self) -> tuple[str, ...]:
+        """The mesh axes along which the rows of a batch are sharded: `fsdp` and `data`, if the mesh has them.
+
+        The order matters: with data first, XLA computes wrong gradients of layers whose inputs are sharded along data
+        and fsdp, and whose outputs along tensor (JAX 0.10.0 and 0.10.2; tests/parallel/test_gradients.py).
+        """
+        return tuple(axis for axis in (FSDP, AXIS) if axis in self.mesh.shape)
+
+    @property
+    def axis_name(self) -> str | None:
+        """The axis name for collectives in a step: `data` under pmap and shard_map, or None under jit."""
+        return None if self.kind == "jit" else AXIS
 
     @property
     def batch_parts(self) -> int:
@@ -100,17 +104,12 @@ class Layout:
 
         Raises:
             ValueError: if a rule does not fit the net (see `shardings`), an axis does not divide the number of heads or
-                words, nothing is sharded along an axis, or pmap or shard_map has other axes than `data`.
+                words, or no parameter (along `context`, no sequence) is sharded along an axis.
         """
         expect(isinstance(net, nn.Module), "parallel.Layout.for_net", "net", "a module, such as nn.Linear(2, 1)", net)
         axes = {axis for axis, size in self.mesh.shape.items() if size > 1}
         if axes <= {AXIS} and not self.rules:
             return self
-        if self.kind != "jit":
-            raise ValueError(
-                f"parallel: {self.kind} only shards batches along {AXIS}; expected a mesh with this axis alone, got "
-                f"{self}. Use jit, which is the default."
-            )
         params, state = jax.eval_shape(net.init, jax.random.key(0)) if start is None else start
         names = names_of.flatten(params) | names_of.flatten(state)
         where = "parallel.Layout: rules"
@@ -119,20 +118,15 @@ class Layout:
         rules = {name: spec for name, spec in found.items() if name not in own} | dict(self.rules)
         layout = dataclasses.replace(self, rules=rules, sequences=sequences)
         layout.shardings((params, state))
-        used = {axis for spec in rules.values() for axis in axes_of(*spec)} | {*self.batch_axes}
-        for axis in sorted(axes - (used | {CONTEXT} if sequences else used)):
+        used = {AXIS, *([CONTEXT] if sequences else []), *(axis for spec in rules.values() for axis in axes_of(*spec))}
+        for axis in sorted(axes - used):
+            what = "sequence" if axis == CONTEXT else "parameter"
             raise ValueError(
-                f"parallel: nothing is sharded along the mesh axis {axis!r}; expected only axes that the parameters or "
-                f"the batches of {type(net).__name__} use, got {axis}={self.mesh.shape[axis]}. Use data and fsdp, or "
-                "add sharding rules."
+                f"parallel: no {what} of {type(net).__name__} is sharded along the mesh axis {axis!r}; expected only "
+                f"axes that the net uses, got {axis}={self.mesh.shape[axis]}. Use {AXIS} in its place"
+                f"{'' if axis == CONTEXT else ', or add sharding rules'}."
             )
         return layout
-
-    def anchored(self, net: nn.Module) -> Any:
-        """Return a net for the objective of a step, with the outputs of its modules sharded by rows; see `Anchored`.
-        If the layout shards only rows, return the net itself.
-        """
-        return net if self.is_data_parallel else Anchored(net, self.mesh, self.batch_axes)
 
     def __str__(self) -> str:
         axes = ", ".join(f"{axis}={size}" for axis, size in self.mesh.shape.items())
@@ -287,7 +281,6 @@ def make_layout(
     *,
     kind: Kind = "jit",
     rules: Mapping[str, PartitionSpec] | None = None,
-    batch_axes: tuple[str, ...] | None = None,
 ) -> Layout:
     """Make the layout of a run.
 
@@ -298,7 +291,6 @@ def make_layout(
         kind: transformation that runs steps. "pmap" and "shard_map" do not accept rules, because their steps see
             complete parameters.
         rules: {name pattern: PartitionSpec} for parameters and buffers. See `funcnet.tree` for patterns.
-        batch_axes: mesh axes along which batches are sharded. None means `data` and `fsdp`, if the mesh has them.
 
     Returns:
         A `Layout`.
@@ -306,8 +298,7 @@ def make_layout(
     Raises:
         TypeError: if an argument has the wrong type.
         ValueError: if `kind` is unknown, if the mesh needs more devices than exist, if an axis of the mesh is used
-            neither by a rule nor by the batch, if `batch_axes` names an unknown axis, or if `rules` are given for pmap
-            or shard_map.
+            neither by a rule nor by the batch, or if pmap or shard_map gets `rules` or another axis than `data`.
 
     Example:
         >>> layout = make_layout("data=4,model=2", rules={"fc.weight": PartitionSpec("model", None)})
@@ -321,32 +312,14 @@ def make_layout(
     choice(where, "kind", kind, get_args(Kind))
     _check_rules(where, {} if rules is None else rules)
     made = make_mesh(parse_mesh(mesh) if isinstance(mesh, str) else mesh)
-    if batch_axes is not None:
-        strings(where, "batch_axes", batch_axes, "a tuple of axes, such as ('data',)")
-        batch_axes = tuple(batch_axes)
-    elif kind != "jit" and any(size > 1 for axis, size in made.shape.items() if axis != AXIS):
+    check_axes(made.shape, rules or {})
+    others = [axis for axis, size in made.shape.items() if size > 1 and axis != AXIS]
+    if kind != "jit" and (others or rules or AXIS not in made.shape):
         raise ValueError(
-            f"{where}: kind {kind!r} shards only batches, along {AXIS}; expected a mesh with this axis alone, got "
-            f"{dict(made.shape)}. Use kind='jit', which is the default."
+            f"{where}: kind {kind!r} shards only batches, along {AXIS}; expected no rules, and a mesh with this axis "
+            f"alone, got {dict(made.shape)}{' and rules' if rules else ''}. Use kind='jit', which is the default."
         )
-    else:
-        # fsdp must be first. With data first, XLA computes wrong gradients of layers whose inputs are sharded along
-        # data and fsdp, and whose outputs along tensor (JAX 0.10.0 and 0.10.2; tests/parallel/test_gradients.py).
-        batch_axes = tuple(axis for axis in (FSDP, AXIS) if axis in made.shape)
-    layout = Layout(kind, made, dict(rules or {}), batch_axes)
-    for axis in batch_axes:
-        if axis not in layout.mesh.axis_names:
-            raise ValueError(
-                f"parallel.make_layout: batch_axes names the unknown axis {axis!r}; expected a mesh with this axis, "
-                f"got the axes {', '.join(layout.mesh.axis_names)}."
-            )
-    check_axes(layout.mesh.shape, layout.rules, batch_axes)
-    if kind != "jit" and (layout.rules or layout.mesh.size != layout.batch_parts):
-        raise ValueError(
-            f"parallel.make_layout: kind {kind!r} shards only batches; expected no rules and only batch axes, "
-            f"got {layout}. Use kind='jit'."
-        )
-    return layout
+    return Layout(kind, made, dict(rules or {}))
 
 
 def _check_rules(where: str, rules: Any) -> None:

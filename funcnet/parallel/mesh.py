@@ -11,6 +11,8 @@ import numpy as np
 from jax.sharding import AxisType, Mesh
 
 from funcnet.arguments import expect, integer
+from funcnet.nn.core.sharding import CONTEXT, FSDP, TENSOR
+from funcnet.nn.core.sharding import DATA as AXIS
 
 __all__ = [
     "AXIS",
@@ -27,11 +29,6 @@ __all__ = [
 ]
 
 Device: TypeAlias = jax.Device | int
-
-AXIS = "data"  # the axis along which batches are sharded; the `axis_name` of collectives
-FSDP = "fsdp"  # batches, parameters and optimizer state are sharded along it; parameters are gathered when a layer runs
-TENSOR = "tensor"  # layers are sharded along it: their heads, hidden units and words
-CONTEXT = "context"  # sequences are sharded along it
 
 
 def use_virtual_cpu_devices(count: int) -> None:

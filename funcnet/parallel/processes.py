@@ -177,12 +177,15 @@ def first_decides(decide: Callable[[], Any], *, timeout: float = 600) -> Any:
     return answer["result"]
 
 
-def check_equal(facts: Mapping[str, Any], *, where: str) -> None:
+def check_equal(facts: Mapping[str, Any], *, where: str, name: str = "", advice: str = "") -> None:
     """Check that all processes have the same facts, such as their configuration, their code and their data.
 
     Args:
         facts: {name: JSON value}.
         where: prefix for error messages.
+        name: name of the exchange, if its place among the exchanges of a process depends on the timing of threads. Each
+            name can be used once in a run.
+        advice: a sentence for the message, which says what to do.
 
     Raises:
         ProcessError: in every process, if a process differs from process 0. The message names the fact, the process,
@@ -191,18 +194,19 @@ def check_equal(facts: Mapping[str, Any], *, where: str) -> None:
     client = _client()
     if client is None:
         return
-    folder, own = f"funcnet/facts/{next(_numbers)}", json.dumps(facts, sort_keys=True, default=str)
+    folder, own = f"funcnet/facts/{name or next(_numbers)}", json.dumps(facts, sort_keys=True, default=str)
     client.key_value_set(f"{folder}/{_state().process_id}", own)
     everyone = [json.loads(client.blocking_key_value_get(f"{folder}/{i}", 600_000)) for i in range(process_count())]
     wait_for_all(folder)  # if this process, the coordinator, ended now, the others could not read the facts
     for number, other in enumerate(everyone):
-        for name in everyone[0] | other:
-            expected, found = everyone[0].get(name), other.get(name)
+        for fact in everyone[0] | other:
+            expected, found = everyone[0].get(fact), other.get(fact)
             if expected != found:
                 _let_others_leave()
+                advice = advice or "Start all processes with the same command, code and data."
                 raise ProcessError(
-                    f"{where}: the processes disagree; expected {name} = {expected!r} as in process 0, got {found!r} "
-                    f"in process {number}. Start all processes with the same command, code and data."
+                    f"{where}: the processes disagree; expected {fact} = {expected!r} as in process 0, got {found!r} "
+                    f"in process {number}. {advice}"
                 )
 
 

@@ -27,10 +27,10 @@ from jax.sharding import PartitionSpec
 
 from funcnet.arguments import boolean, expect, function
 from funcnet.parallel.layout import Layout
-from funcnet.parallel.mesh import CONTEXT
+from funcnet.parallel.mesh import AXIS
 from funcnet.random import is_key, wrap_keys
 
-__all__ = ["average_over", "first_over", "fold_in_device", "parallelize", "sum_over"]
+__all__ = ["average_over", "compile_whole", "first_over", "fold_in_device", "parallelize", "sum_over"]
 
 Step = Callable[..., Any]
 AxisName = str | tuple[str, ...] | None
@@ -75,7 +75,7 @@ def parallelize(
     if layout.kind == "pmap":
         return jax.pmap(
             run,
-            layout.batch_axes[0],
+            layout.axis_name,
             in_axes=(None, 0, None),
             out_axes=None,
             devices=list(layout.mesh.devices.flat),
@@ -85,16 +85,34 @@ def parallelize(
         everywhere, by_rows = PartitionSpec(), PartitionSpec(layout.batch_axes)
         specs = (everywhere, by_rows, everywhere)
         run = jax.shard_map(run, mesh=layout.mesh, in_specs=specs, out_specs=everywhere, check_vma=False)
-    elif layout.mesh.shape.get(CONTEXT, 1) > 1:
+    else:
         run = functools.partial(_on_mesh, layout, run)
     out = layout.whole if state is None else (jax.tree.map(lambda leaf: leaf.sharding, state), layout.whole)
     return jax.jit(run, out_shardings=out, donate_argnums=donated)
 
 
-def _on_mesh(layout: Layout, step: Step, *arguments: Any) -> Any:
-    """Run a step inside the context of the mesh. Layers need this context to exchange parts of a sequence between
-    devices.
+def compile_whole(function: Callable[..., Any], layout: Layout) -> Callable[..., Any]:
+    """Compile a function for the devices of a layout, as one program for all of them, whose outputs are replicated.
+
+    Args:
+        function: a pure function of arrays that are placed on the devices.
+        layout: layout from `make_layout`, of any kind.
+
+    Example:
+        >>> from funcnet.parallel import make_layout
+        >>> layout = make_layout({"data": 8})
+        >>> compile_whole(jnp.sum, layout)(layout.shard(jnp.ones((16, 2)))).sharding.is_fully_replicated
+        True
     """
+    return jax.jit(functools.partial(_on_mesh, layout, function), out_shardings=layout.whole)
+
+
+def _on_mesh(layout: Layout, step: Step, *arguments: Any) -> Any:
+    """Run a step inside the context of the mesh, unless the mesh shards only batches. Nets need this context to fix the
+    shardings of their outputs, and to exchange parts of a sequence between devices.
+    """
+    if all(size == 1 for axis, size in layout.mesh.shape.items() if axis != AXIS):
+        return step(*arguments)
     with jax.sharding.use_abstract_mesh(layout.mesh.abstract_mesh):
         return step(*arguments)
 

@@ -29,7 +29,7 @@ __all__ = ["layers_of"]
 _RANDOM = ("random_", "threefry", "rng_")
 _ACTIVATIONS = {activation.__name__, hard.__name__, relu.__name__}
 _JAX_NAMES = {"sum_pool": "reduce_window_sum"}
-_SAME = {"stop_gradient", "copy", "optimization_barrier"}
+_SAME = {"stop_gradient", "copy", "optimization_barrier", "sharding_constraint"}
 _INSTEAD = {
     "scan": "Use nn.Repeat(…, scan=False), or a loop over layers.",
     "while": "Write the loop with a fixed number of steps in Python.",

@@ -106,7 +106,7 @@ class FitTask(Task):
         axis_name, net = context.layout.axis_name, plan.net
         if axis_name is not None:
             net = nn.SyncBatchNorm.convert_sync_batchnorm(copy.deepcopy(net), axis_name)
-        self.layout = context.layout.for_net(net, start=plan.start)
+        self.net = net
         self._losses = Bound(net, "loss", plan.loss, checked_losses)
         self._outputs = None if plan.predict is None else Bound(net, "predict", plan.predict, checked_outputs)
         self._hooks = None
@@ -128,7 +128,7 @@ class FitTask(Task):
         examples = length_of(self._loader)
         self.facts = [] if examples is None else [{"examples": examples}]
         self._shapes: dict[Any, tuple[int, ...]] = {}
-        self._evaluator = None if plan.validation is None else self._make_evaluator()
+        self._evaluator: FitEvaluator | None = None
 
     def _cadence(self) -> Cadence:
         """Return the cadence in steps. If the number of batches of an epoch is not known, it is in epochs."""
@@ -147,9 +147,10 @@ class FitTask(Task):
         return Cadence(total, settings.loop.log_every, evaluate_every, save_every)
 
     def init(self, seed: int) -> tuple[Any, Any]:
-        if self.plan.start is not None:
-            return self.plan.start
-        return jax.jit(self.plan.net.init)(jax.random.key(seed))
+        return super().init(seed) if self.plan.start is None else self.plan.start
+
+    def shapes(self) -> tuple[Any, Any] | None:
+        return self.plan.start
 
     def extra(self, seed: int) -> Any:
         return self.plan.extra
@@ -188,8 +189,7 @@ class FitTask(Task):
 
     def _call(self, bound: Bound, params: Any, state: Any, batch: Any, extra: Any, **options: Any) -> tuple[Any, Any]:
         own = () if extra is None else (extra,)
-        around = self.layout.anchored(bound)
-        value, state = around.apply(*lift(params, state, "net"), batch, *own, hooks=self._hooks, **options)
+        value, state = bound.apply(*lift(params, state, "net"), batch, *own, hooks=self._hooks, **options)
         return value, lower(state, "net")
 
     def _weight(self, batch: Any, shape: tuple[int, ...]) -> jax.Array:
@@ -218,6 +218,7 @@ class FitTask(Task):
         return len(jax.tree.leaves(batch)[0])
 
     def evaluator(self) -> FitEvaluator | None:
+        self._evaluator = None if self.plan.validation is None else self._make_evaluator()
         return self._evaluator
 
     def check_evaluation(self, model: tuple[Any, ...]) -> None:

@@ -10,11 +10,11 @@ import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from funcnet.arguments import boolean, expect, function, patterns, strings, transformation
-from funcnet.parallel import check_batch_size, check_equal, first_decides, is_first, wait_for_all, watch_processes
+from funcnet.parallel import check_batch_size, check_equal, first_decides, is_first, watch_processes
 from funcnet.settings import as_json, defaults, recorded
 from funcnet.train import compilation_cache
 from funcnet.train.interruption import Stopped, interruption
@@ -133,32 +133,20 @@ def run_task(
             return 0
         compilation_cache.enable()
         context = Context(layout, settings.device.policy, stop)
-        try:
-            if is_first():
-                task = _checked(open_task(settings, context), where)  # it may build data that the others then find
-            wait_for_all(f"{folder}, data", timeout=24 * 3600)
-            if not is_first():
-                task = _checked(open_task(settings, context), where)
-            trials = Trials(task, settings, config, context, where)
-            if task.checks_objective and not settings.run.resume:
-                trials.check_objective()
-        except Stopped:
-            print("Stopped before the first step. Continue with --resume (in Python: resume=True).")
-            return stop.exit_code
-        except Exception:
-            if not settings.run.resume and is_first():
-                cancel_run(folder)
-            raise
-        for facts in task.facts:
-            check_equal(facts, where=where)
-            first_decides(functools.partial(record_facts, folder, facts, task.sources))
-        try:
+        with _cancelling(settings):
+            try:
+                task = _opened(open_task, settings, context, where)
+                trials = Trials(task, settings, config, context, where)
+                if task.checks_objective and not settings.run.resume:
+                    trials.check_objective()
+            except Stopped:
+                print("Stopped before the first step. Continue with --resume (in Python: resume=True).")
+                return stop.exit_code
+            for facts in task.facts:
+                check_equal(facts, where=where)
+                first_decides(functools.partial(record_facts, folder, facts, task.sources))
             if not trials.all(folder):
                 return stop.exit_code
-        except Exception:
-            if not settings.run.resume and is_first():
-                cancel_run(folder, WRITES)
-            raise
         first_decides(functools.partial(finish, folder))
         print(f"Written: {folder}")
         return 0
@@ -176,6 +164,38 @@ def _check_arguments(open_task: Any, settings: Any, where: Any, free: Any) -> No
     expect(is_right, own, "settings", f"a dataclass with the fields {text}", settings)
     strings(own, "free", free, "a list of names of settings")
     check_types(settings, where)
+
+
+def _opened(open_task: Any, settings: Any, context: Context, where: str) -> Task:
+    """Open the task, first in process 0, which may build data that the others then find.
+
+    Raises:
+        Stopped: if a signal came first.
+        Exception: the error of `open_task`. If it is raised in process 0, the others raise a ProcessError.
+    """
+    tasks: list[Task] = []
+
+    def opens() -> bool:
+        try:
+            tasks.append(_checked(open_task(settings, context), where))
+        except Stopped:
+            return False
+        return True
+
+    if not first_decides(opens, timeout=24 * 3600) or not (is_first() or opens()):
+        raise Stopped
+    return tasks[0]
+
+
+@contextlib.contextmanager
+def _cancelling(settings: Any) -> Iterator[None]:
+    """Undo `open_run` if a new run fails before it has logged or saved anything."""
+    try:
+        yield
+    except Exception:
+        if not settings.run.resume and is_first():
+            cancel_run(settings.run.out, WRITES)
+        raise
 
 
 def _checked(task: Any, where: str) -> Any:

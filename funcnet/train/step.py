@@ -167,9 +167,7 @@ def make_step(
         is_finite = _stays_finite(after, train_state)
         others["skipped"] = 1 - is_finite.astype(jnp.float32)
         if update_extra is not None:
-            with calling("train.make_step", "update_extra"):
-                new = update_extra(after, means(sums, totals) | others)
-            after = _with_new_extra(after, new)
+            after = _with_new_extra(after, update_extra, means(sums, totals) | others)
         after = _unless_skipped(is_finite, after, train_state)
         return after, _reported(sums, totals, metrics_as) | others
 
@@ -189,8 +187,10 @@ def _learning_rate(schedule: optax.Schedule | None, train_state: TrainState) -> 
         return {"learning_rate": jnp.asarray(schedule(train_state.step - train_state.skipped))}
 
 
-def _with_new_extra(train_state: TrainState, new: Any) -> TrainState:
+def _with_new_extra(train_state: TrainState, update_extra: UpdateExtra, metrics: Mapping[str, jax.Array]) -> TrainState:
     """Replace `extra`, whose leaves keep their dtypes."""
+    with calling("train.make_step", "update_extra"):
+        new = update_extra(train_state, metrics)
     check_same_structure({"extra": new}, {"extra": train_state.extra})
     own = jax.tree.map(lambda before, value: jnp.asarray(value, before.dtype), train_state.extra, new)
     check_same_kinds({"extra": own}, {"extra": train_state.extra})

@@ -13,9 +13,9 @@ from typing import Any
 import jax
 import optax
 
-from funcnet import tree
+from funcnet import nn, tree
 from funcnet.arguments import boolean, expect, integer
-from funcnet.parallel import Layout
+from funcnet.parallel import AXIS, Layout
 from funcnet.train.interruption import Interruption
 from funcnet.train.loop import Cadence, Outcome
 from funcnet.train.precision import Precision
@@ -23,7 +23,7 @@ from funcnet.train.report import Matrix, Panel
 from funcnet.train.state import TrainState
 from funcnet.train.step import Buffers, UpdateExtra
 
-__all__ = ["Best", "Conclusion", "Context", "Ended", "Task"]
+__all__ = ["Best", "Conclusion", "Context", "Ended", "Task", "layout_for"]
 
 Sums = dict[str, dict[str, jax.Array]]
 
@@ -33,8 +33,8 @@ class Context:
     """The devices, the precision and the interruption of a run, which the run passes to its task.
 
     Attributes:
-        layout: layout of the arrays, for `parallelize` and for copying arrays to the devices (`place`, `shard`). This
-            layout does not yet have the rules of a net; see `Task.layout`.
+        layout: the devices and the mesh of the run. This layout does not yet have the sharding rules of the net; see
+            `Task.layout`.
         precision: precision policy of the step.
         stop: the interruption of the run. Slow code should check `stop.requested`, which is True after a signal.
     """
@@ -118,8 +118,11 @@ class Task:
     Attributes:
         name: name of the model, for the line that a run prints at its start.
         cadence: the number of steps, and when to log, evaluate and save.
-        layout: the layout for the task's net, `context.layout.for_net(net)`. A task that sets no layout uses
-            `context.layout`.
+        net: the description of the net. The run shards its parameters, buffers and outputs, and those of the
+            optimizer state, on the mesh. A task without a net can use only the mesh axis `data`.
+        sequences: names of the leaves of a batch that contain sequences, (rows, length, …), which the run shards along
+            the mesh axis `context`.
+        layout: the layout of the arrays on the devices. The run sets it after the constructor of the task.
         optimizer: an optax transformation, which includes gradient clipping, if any.
         schedule: the learning rate of the optimizer, for the metrics.
         trainable: patterns for the names of the trainable parameters.
@@ -148,6 +151,8 @@ class Task:
 
     name: str
     cadence: Cadence
+    net: nn.Module
+    sequences: tuple[str, ...] = ()
     layout: Layout
     optimizer: optax.GradientTransformation
     schedule: optax.Schedule | None = None
@@ -169,12 +174,21 @@ class Task:
     seeds: Sequence[int] = ()
 
     def init(self, seed: int) -> tuple[tree.Tree, tree.Tree]:
-        """Return the initial (params, state).
+        """Return the initial (params, state). By default, `net` initialises them.
 
         Args:
             seed: the seed of the training.
         """
-        raise NotImplementedError
+        if not hasattr(self, "net"):
+            raise NotImplementedError
+        params, state = jax.jit(self.net.init)(jax.random.key(seed))
+        return params, state
+
+    def shapes(self) -> tuple[tree.Tree, tree.Tree] | None:
+        """Return (params, state) of `net` with shapes and dtypes. None, the default, stands for those of `net.init`. A
+        task whose net has lazy modules must override this method.
+        """
+        return None
 
     def extra(self, seed: int) -> Any:
         """Return the initial `TrainState.extra`, a pytree of the task's own values, or None.
@@ -238,3 +252,24 @@ class Task:
             again.
         """
         raise NotImplementedError
+
+
+def layout_for(task: Task, layout: Layout) -> Layout:
+    """Return the layout of a run with the sharding rules of the task's net.
+
+    Args:
+        task: the task.
+        layout: the layout of the run, `Context.layout`.
+
+    Raises:
+        ValueError: as `Layout.for_net`, or if the task has no net, and the mesh has other axes than `data`.
+    """
+    if hasattr(task, "net"):
+        return layout.for_net(task.net, task.sequences, start=task.shapes())
+    others = [axis for axis, size in layout.mesh.shape.items() if axis != AXIS and size > 1]
+    if others or layout.rules:
+        raise ValueError(
+            f"train.Task: the task {task.name!r} has no net whose parameters can be sharded; expected a mesh with the "
+            f"axis {AXIS} alone, and no sharding rules, got {layout}. Set the attribute `net` of the task."
+        )
+    return layout

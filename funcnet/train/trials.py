@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import itertools
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +13,15 @@ import jax
 
 from funcnet import tree
 from funcnet.files import write_digests, write_json
-from funcnet.parallel import first_decides, is_first, parallelize, process_count, sharding_report, wait_for_all
+from funcnet.parallel import (
+    check_equal,
+    first_decides,
+    is_first,
+    parallelize,
+    process_count,
+    sharding_report,
+    wait_for_all,
+)
 from funcnet.train.batches import OpenedBatches
 from funcnet.train.best import BestModel
 from funcnet.train.checkpoints import Checkpoints, Restored, resume
@@ -24,15 +33,19 @@ from funcnet.train.recovery import RunRecovery
 from funcnet.train.report import draw_report
 from funcnet.train.seeds import summarise
 from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings
-from funcnet.train.shapes import Shapes, ShapeWatch, describe_shapes
+from funcnet.train.shapes import Shapes, ShapeWatch, describe_shapes, digest_of_arrays
 from funcnet.train.state import TrainState, create
 from funcnet.train.step import make_eval_step, make_step
-from funcnet.train.task import Best, Context, Ended, Task
+from funcnet.train.task import Best, Context, Ended, Task, layout_for
 
 __all__ = ["EMA", "MODEL", "TrainingSettings", "Trials"]
 
 MODEL = "model.safetensors"
 EMA = "ema"  # folder of the averaged model
+SAME_BATCHES = (
+    "All processes must read the same batches, and the run divides the rows among them: use the same data and seed in "
+    "all of them, and neither a DistributedSampler nor ShardDataset(num_replicas=...)."
+)
 
 
 class TrainingSettings(Protocol):
@@ -74,7 +87,7 @@ class Trials:
 
     Raises:
         ValueError: if `task.rewind_above` is neither 0 nor above 1, or if the task has both `best` and
-            `rewind_above`.
+            `rewind_above`; see also `layout_for`.
     """
 
     def __init__(self, task: Task, settings: TrainingSettings, config: Mapping[str, Any], context: Context, where: str):
@@ -89,7 +102,8 @@ class Trials:
                 f"{where}: a run that keeps its best model cannot go back after a spike of the loss; expected "
                 f"rewind_above = 0, got {task.rewind_above:g}."
             )
-        self.layout, self.stop = getattr(task, "layout", context.layout), context.stop
+        self.layout = task.layout = layout_for(task, context.layout)
+        self.stop = context.stop
         self.evaluate = task.evaluator()
         self._step: Callable[..., Any] | None = None
         self._seeds = list(task.seeds) or [settings.run.seed]
@@ -198,7 +212,7 @@ class Trials:
             say = loggers[-1].say if loggers else lambda text: None
             restart = lambda: self.layout.place(self.start(seed))
             about = (out, self.where, self.config, seed, self.layout)
-            place, size = self._reading()
+            place, size = self._reading(seed)
             return train(
                 ShapeWatch(step, say, self._shapes, 2 if self.layout.kind == "pmap" else 1),
                 begin.state,
@@ -249,16 +263,32 @@ class Trials:
             self._step = compiled
         return compiled
 
-    def _reading(self) -> tuple[Callable[[Any], Any], Callable[[Any], int]]:
+    def _reading(self, seed: int) -> tuple[Callable[[Any], Any], Callable[[Any], int]]:
         """Return the function that places a batch on the devices, and the function that counts the tokens of a batch.
 
-        If each process reads only its own rows, the number of tokens in the complete batch is estimated from these
-        rows.
+        If each process reads all rows, the first batches of the processes are compared. If each process reads only its
+        own rows, the number of tokens in the complete batch is estimated from these rows.
         """
-        if not self.task.reads_own_rows or process_count() == 1:
+        if process_count() == 1:
             return self.layout.shard, self.task.size
+        if not self.task.reads_own_rows:
+            return self._comparing(seed), self.task.size
         share = self.layout.batch_parts / len(self.layout.own_parts)
         return self.layout.shard_own, lambda batch: round(self.task.size(batch) * share)
+
+    def _comparing(self, seed: int) -> Callable[[Any], Any]:
+        """Return a function that places a batch on the devices. For the first batch of a training, it raises a
+        ProcessError if another process has read another batch.
+        """
+        names = itertools.chain([f"first batch, seed {seed}"], itertools.repeat(None))
+
+        def place(batch: Any) -> Any:
+            if (name := next(names)) is not None:
+                facts = {"the first batch": f"{describe_shapes(batch)}, SHA-256 {digest_of_arrays(batch):.12}…"}
+                check_equal(facts, where=self.where, name=name, advice=SAME_BATCHES)
+            return self.layout.shard(batch)
+
+        return place
 
     @contextlib.contextmanager
     def _loggers(self, out: Path, logged: int, step: int) -> Iterator[list[Any]]:

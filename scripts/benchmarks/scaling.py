@@ -94,7 +94,7 @@ def compile_case(case: Case, dump: str) -> dict[str, Any]:
     batch |= {"masked_weights": entries(case.masked, dtype=np.float32), "next_sentence_label": entries()}
     key = placed(jax.eval_shape(lambda: jax.random.key(0)), layout.whole)
     precision = BFLOAT16 if case.dtype == "bfloat16" else FLOAT32
-    step = train.make_step(make_objective(layout.anchored(net)), counts, optimizer, precision=precision)
+    step = train.make_step(make_objective(net), counts, optimizer, precision=precision)
 
     start = time.perf_counter()
     jitted: Any = parallel.parallelize(step, layout, state=state, donate=True)

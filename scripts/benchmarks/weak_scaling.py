@@ -70,7 +70,7 @@ def work(options: argparse.Namespace) -> None:
     params, buffers = jax.jit(net.init)(jax.random.key(0))
     numbers = sum(leaf.size for leaf in jax.tree.leaves(params))
     state, key = layout.place(train.create(params, buffers, optimizer)), layout.place(jax.random.key(0))
-    step = train.make_step(make_objective(layout.anchored(net)), counts, optimizer)
+    step = train.make_step(make_objective(net), counts, optimizer)
     rows = data.train_batches(options.rows * count).batches(0)
     batches = [layout.shard(one) for one in itertools.islice(rows, 4)]
     jitted: Any = parallel.parallelize(step, layout, state=state, donate=True)

@@ -265,9 +265,7 @@ def step(net, mesh, objective, counts, batch, sequences=()):
     state = jax.eval_shape(lambda: train.create(*net.init(jax.random.key(0)), optimizer))
     placed = lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
     state = jax.tree.map(placed, state, layout.shardings(state))
-    run = parallel.parallelize(
-        train.make_step(objective(layout.anchored(net)), counts, optimizer), layout, state=state, donate=True
-    )
+    run = parallel.parallelize(train.make_step(objective(net), counts, optimizer), layout, state=state, donate=True)
     compiled = run.lower(state, layout.shard(batch), layout.place(jax.random.key(0))).compile()
     parameters = sum(leaf.size for leaf in jax.tree.leaves(state.params))
     return count_collectives(compiled), parameters

@@ -54,7 +54,7 @@ def bert_trained(sizes, text, **options):
     net = bert.BertForPreTraining(dataclasses.replace(net.config, **options))
     layout = parallel.make_layout(dict(zip(AXES, sizes, strict=True))).for_net(net, SEQUENCES)
     optimizer = optim.bert_adamw(optim.warmup_linear_decay(1e-3, 5, 50))
-    return trained(layout, net, losses.make_objective(layout.anchored(net)), losses.counts, optimizer, batches)
+    return trained(layout, net, losses.make_objective(net), losses.counts, optimizer, batches)
 
 
 @pytest.fixture(scope="module")
@@ -115,10 +115,9 @@ class Conv(nn.Module):
 def conv_trained(sizes):
     net = Conv()
     layout = parallel.make_layout(sizes).for_net(net)
-    anchored = layout.anchored(net)
 
     def objective(params, state, batch, *, training, rng):
-        logits, state = anchored.apply(params, state, batch["image"], training=training, rng=rng)
+        logits, state = net.apply(params, state, batch["image"], training=training, rng=rng)
         return {"image": {"loss": F.cross_entropy(logits, batch["label"], reduction="sum")}}, state
 
     random = np.random.default_rng(0)

@@ -53,7 +53,7 @@ class Images(nn.Module):
 def gradients(net, mesh, x, y):
     layout = parallel.make_layout(mesh)
     layout = layout.for_net(net) if math.prod(mesh.values()) > 1 else layout
-    run = layout.anchored(net)
+    run = net
 
     def step(params, batch, key, *, axis_name):
         def loss(params):

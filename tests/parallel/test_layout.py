@@ -238,10 +238,6 @@ def test_rules_that_do_not_fit_are_refused(rules, message):
     [
         ({"mesh": "data=4,model=2"}, r"no array is sharded along the axis 'model'"),
         (
-            {"mesh": "model=8", "rules": {"**": PartitionSpec("model")}, "batch_axes": ("data",)},
-            r"batch_axes names the unknown axis 'data'; expected a mesh with this axis",
-        ),
-        (
             {"mesh": "data=4,model=2", "rules": {"**": PartitionSpec("model")}, "kind": "pmap"},
             r"'pmap' shards only batches",
         ),

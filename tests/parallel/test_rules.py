@@ -36,7 +36,7 @@ def compiled(mesh, model):
         "masked_weights": np.zeros((ROWS, SLOTS), np.float32),
         "next_sentence_label": zeros(ROWS),
     }
-    step = train.make_step(losses.make_objective(layout.anchored(model)), losses.counts, optimizer)
+    step = train.make_step(losses.make_objective(model), losses.counts, optimizer)
     run = parallel.parallelize(step, layout, state=state, donate=True)
     program = run.lower(state, layout.shard(batch), layout.place(jax.random.key(0))).compile()
     return program, program.as_text()
@@ -161,9 +161,14 @@ def test_a_length_that_context_does_not_divide_is_named():
         layout.shard({"input_ids": np.zeros((2, 60), np.int32)})
 
 
-@pytest.mark.parametrize(("mesh", "axis"), [("context=2,data=4", "context"), ("tensor=2", "tensor")])
+@pytest.mark.parametrize(
+    ("mesh", "axis"), [("context=2,data=4", "context"), ("tensor=2", "tensor"), ("data=4,fsdp=2", "fsdp")]
+)
 def test_an_axis_without_use_is_an_error(mesh, axis):
-    with pytest.raises(ValueError, match=rf"nothing is sharded along the mesh axis '{axis}'"):
+    what = "sequence" if axis == "context" else "parameter"
+    with pytest.raises(
+        ValueError, match=rf"no {what} of BatchNorm1d is sharded along the mesh axis '{axis}'; expected"
+    ):
         parallel.make_layout(mesh).for_net(nn.BatchNorm1d(4))
 
 

@@ -442,12 +442,8 @@ OTHERS = {
             r"rules\['fc'\] has the wrong type; .* got 'data'",
         ),
         (
-            lambda run: parallel.make_layout("data=2", batch_axes="data"),
-            "batch_axes has the wrong type; .* Put it into a l",
-        ),
-        (
-            lambda run: parallel.make_layout("data=2", batch_axes=("rows",)),
-            "batch_axes names the unknown axis 'rows'; expe",
+            lambda run: parallel.make_layout("rows=2"),
+            "no array is sharded along the axis 'rows'; expected the axes da",
         ),
         (
             lambda run: parallel.make_layout("fsdp=8", kind="shard_map"),
@@ -618,7 +614,7 @@ def test_numbers_of_numpy_and_lists_are_what_they_look_like(tmp_path):
         steps=np.int64(2), batch_size=np.int32(4), seed=np.int64(3), ema=np.float64(0.5), shard=[], devices=np.int8(1),
     )  # fmt: skip
     assert [row["step"] for row in fitted.rows] == [1, 2]
-    layout = parallel.make_layout({"data": np.int64(2)}, batch_axes=["data"], rules={"fc": PartitionSpec()})
+    layout = parallel.make_layout({"data": np.int64(2)}, rules={"fc": PartitionSpec()})
     assert layout.batch_axes == ("data",) and layout.batch_parts == 2
     optim.warmup_linear_decay(np.float64(0.1), np.int64(1), np.int32(10))
     injected = optax.inject_hyperparams(optim.bert_adamw)(learning_rate=1e-3, no_decay="bias")

@@ -15,9 +15,7 @@ from funcnet import nn
 from funcnet.functional import checks
 from funcnet.functional.attention_core import attend
 from funcnet.models.bert.configuration import BertConfig
-from funcnet.nn.core.sharding import rules
-
-CONTEXT = "context"  # the mesh axis along which sequences are split
+from funcnet.nn.core.sharding import CONTEXT, rules
 
 __all__ = ["BertAttention", "BertSelfOutput", "attention_bias"]
 

@@ -30,7 +30,7 @@ from funcnet.nn.core.own_hooks import Hooked, hooked
 from funcnet.nn.core.parts import description_of, frame_of, leaves, values
 from funcnet.nn.core.placement import Placed
 from funcnet.nn.core.scratch import missing
-from funcnet.nn.core.sharding import Sharded
+from funcnet.nn.core.sharding import Sharded, anchored
 from funcnet.nn.core.snapshot import compared_by_description
 from funcnet.nn.core.start import restart, start
 from funcnet.nn.core.state_dict import Match
@@ -225,7 +225,7 @@ class Module(Description, Hooked, Placed, Sharded, state_dict_hooks.LoadsStateDi
             refuse_unknown(net, kwargs)
         if PROBES in params:
             return flagged_apply(net, params, state, inputs, kwargs, method, training=training, rng=rng, hooks=hooks)
-        call = outermost(net, "apply", inputs, method, training, rng, hooks)
+        call = outermost(net, "apply", inputs, method, training, rng, anchored(hooks, (inputs, kwargs)))
         if call.is_eager:
             given = binding.run(net, params, state, arrays(inputs), arrays(kwargs), call, method)
             return OutputAndState(*given[:2])

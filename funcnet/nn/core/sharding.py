@@ -1,17 +1,32 @@
-"""The sharding that a class declares for its parameters on a mesh, in `sharding_rules` and `sharding_sizes`.
+"""The shardings of a net on a mesh: those that a class declares for its parameters, in `sharding_rules` and
+`sharding_sizes`, and those of the outputs of modules.
 
 Two mesh axes shard parameters. Along "tensor", each device computes a part of a layer: a part of its heads, hidden
 units or words (Megatron's tensor parallelism). Along "fsdp", each device stores a part of a parameter, and the parts
 are gathered when the layer runs. `funcnet.parallel.sharding_rules` reads the rules of all modules of a net.
+
+If the compiler may choose all other shardings, it may split the features of a hidden state and exchange them between
+layers. If the hidden state must stay sharded by rows, the compiler instead gathers each parameter when a layer needs
+it. Inside a mesh (`jax.sharding.use_abstract_mesh`), `apply` therefore fixes the rows of all outputs.
 """
 
 import types
 from collections.abc import Mapping
 from typing import Any
 
-from jax.sharding import PartitionSpec
+import jax
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 
-__all__ = ["Rules", "Sharded", "rules"]
+from funcnet.nn.core.hooks import Hooks
+
+__all__ = ["CONTEXT", "DATA", "FSDP", "TENSOR", "Rules", "Sharded", "anchored", "rules"]
+
+DATA = "data"  # the mesh axis along which batches are sharded; the `axis_name` of collectives
+FSDP = "fsdp"  # batches, parameters and optimizer state are sharded along it; parameters are gathered when a layer runs
+TENSOR = "tensor"  # layers are sharded along it: their heads, hidden units and words
+CONTEXT = "context"  # sequences are sharded along it
+FREE = PartitionSpec.UNCONSTRAINED
 
 Rules = Mapping[str, PartitionSpec]
 
@@ -23,6 +38,38 @@ def rules(axes: Mapping[str, Any]) -> Rules:
     ('tensor', 'fsdp')
     """
     return types.MappingProxyType({pattern: PartitionSpec(*entries) for pattern, entries in axes.items()})
+
+
+def anchored(hooks: Hooks | None, inputs: Any) -> Hooks | None:
+    """Return the hooks of a call, and on a mesh a hook that fixes the sharding of the outputs of all modules.
+
+    The mesh is the surrounding one. If it has no axis but `data` that the compiler shards (type Auto), the hooks are
+    returned unchanged. The first array among the inputs determines the number of rows, and the first one with at least
+    two dimensions the length of the sequences. An output with this number of rows and at least two dimensions is
+    sharded along the batch axes in dimension 0. If the mesh has the axis `context`, an output (rows, length of the
+    sequences, …) is also sharded along it in dimension 1. The compiler chooses the sharding of the other dimensions.
+    The values of the outputs do not change.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    shared = [axis for axis in mesh.auto_axes if mesh.shape[axis] > 1]
+    shapes = [np.shape(leaf) for leaf in jax.tree.leaves(inputs) if np.ndim(leaf)]
+    if set(shared) <= {DATA} or not shapes:
+        return hooks
+    count, length = shapes[0][0], next((shape[1] for shape in shapes if len(shape) > 1), None)
+    rows = tuple(axis for axis in (FSDP, DATA) if axis in mesh.auto_axes)
+    parts = CONTEXT if CONTEXT in mesh.auto_axes else None
+
+    def anchor(leaf: Any) -> Any:
+        if not isinstance(leaf, jax.core.Tracer) or leaf.ndim < 2 or leaf.shape[0] != count:
+            return leaf
+        is_sequence = parts is not None and leaf.ndim > 2 and leaf.shape[1] == length
+        spec = PartitionSpec(rows, parts if is_sequence else FREE, *(FREE,) * (leaf.ndim - 2))
+        return jax.lax.with_sharding_constraint(leaf, NamedSharding(mesh, spec))
+
+    found = Hooks()
+    found.registered = () if hooks is None else hooks.registered
+    found.register_module_forward_hook(lambda module, args, output: jax.tree.map(anchor, output))
+    return found
 
 
 class Sharded:

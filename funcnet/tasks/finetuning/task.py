@@ -10,6 +10,7 @@ from funcnet import optim, tree
 from funcnet.data import DataLoader
 from funcnet.heads.buckets import Bucketed
 from funcnet.models import bert
+from funcnet.parallel import compile_whole
 from funcnet.tasks.finetuning import directory
 from funcnet.tasks.finetuning.batches import make_loader
 from funcnet.tasks.finetuning.data import EncodedExamples, read_data
@@ -48,6 +49,7 @@ class FinetuningTask(Task):
         self.data = read_data(settings)
         update, evaluation = settings.update, settings.evaluation
         self.net, params, state = self._start(settings.run.seed)
+        self._compiled: tuple[Any, Bucketed] | None = None  # the net, and the programs that run it
         self._started = {settings.run.seed: (params, state)}
         config: bert.BertConfig = self.net.config
         epoch = len(self._loader(settings.run.seed))
@@ -63,7 +65,6 @@ class FinetuningTask(Task):
             update.layer_decay,
             weight_decay=update.weight_decay,
         )
-        self.use(self.net)
         self.counts = self.data.head.counts  # type: ignore[method-assign]
         metric = evaluation.metric or self.data.head.metric
         self.best = Best(metric, largest=metric not in LOSSES, patience=evaluation.patience)
@@ -78,11 +79,9 @@ class FinetuningTask(Task):
         lengths = ", ".join(map(str, self.data.lengths))
         self.name = f"{self.data.head.name} on {settings.model.name}, rows of {lengths} tokens"
 
-    def use(self, net: Any) -> None:
-        """Replace the net of the task by `net`, which must have the same inputs and outputs."""
-        self.net, self.layout = net, self.context.layout.for_net(net)
-        self.objective = self.data.head.objective(self.layout.anchored(net))  # type: ignore[method-assign]
-        self._run = self._compiled()
+    def objective(self, *arguments: Any, **keywords: Any) -> Any:
+        """Return the sums of the losses and metrics of the head; see `Head.objective`."""
+        return self.data.head.objective(self.net)(*arguments, **keywords)
 
     def _start(self, seed: int) -> tuple[Any, Any, Any]:
         """Return (net, params, state), the model before the first training step."""
@@ -103,10 +102,15 @@ class FinetuningTask(Task):
         batch_size = self.settings.loop.batch_size
         return make_loader(self.data.train.rows, batch_size, self.data.lengths, pad_id=pad_id, seed=seed)
 
-    def _compiled(self) -> Bucketed:
-        """Return a `Bucketed` that runs the model on rows of any length, on all devices."""
+    def _run(self, *arguments: Any) -> list[Any]:
+        """Run the model on rows of any length, on all devices."""
+        if self._compiled is None or self._compiled[0] is not self.net:
+            self._compiled = self.net, self._bucketed()
+        return self._compiled[1](*arguments)
+
+    def _bucketed(self) -> Bucketed:
         layout, context = self.layout, self.context
-        forward = self.data.head.forward(layout.anchored(self.net), self.data.tokenizer)
+        forward = self.data.head.forward(self.net, self.data.tokenizer)
         size, parts = self.settings.loop.batch_size, layout.batch_parts
         return Bucketed(
             lambda params, state, batch: forward(context.precision.cast(params), state, batch),
@@ -115,6 +119,7 @@ class FinetuningTask(Task):
             lengths=self.data.lengths,
             sizes=[-(-size // parts) * parts],
             shard=dataclasses.replace(layout, kind="jit").shard,  # one program reads the rows of all devices
+            compiled=lambda function: compile_whole(function, layout),
         )
 
     def evaluator(self) -> Callable[[TrainState], dict[str, float]] | None:

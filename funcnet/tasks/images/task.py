@@ -71,7 +71,7 @@ class ImageTask(Task):
         net = self._network() if net is None else net
         if context.layout.axis_name is not None and not settings.local_statistics:
             net = nn.SyncBatchNorm.convert_sync_batchnorm(net, context.layout.axis_name)
-        self.use(net)
+        self.net = net  # it takes images (B, C, H, W) and returns logits (B, K)
         self.buffers = settings.local_buffers if settings.local_statistics else "synced"
         steps, checkpoint = settings.steps, settings.checkpoint
         self.cadence = Cadence(steps, settings.loop.log_every, checkpoint.evaluate_every, checkpoint.save_every)
@@ -86,17 +86,10 @@ class ImageTask(Task):
         self.facts = [{"data": self.data.digest}]
         self.sources = {} if settings.data is None else {"data": str(settings.data)}
 
-    def use(self, net: nn.Module) -> None:
-        """Replace the net of the task by `net`, which takes images (B, C, H, W) and returns logits (B, K)."""
-        self.net, self.layout = net, self.context.layout.for_net(net)
-
     def _network(self) -> nn.Module:
         make = {"resnet18": resnet.resnet18, "resnet50": resnet.resnet50}[self.settings.model]
         small = self.data.size <= 64
         return make(num_classes=len(self.data.classes), in_channels=self.data.channels, small_images=small)
-
-    def init(self, seed: int) -> tuple[Any, Any]:
-        return jax.jit(self.net.init)(jax.random.key(seed))
 
     def counts(self, batch: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
         """Return the number of images in a batch. Images with the label -1, which pad the last batch, are not
@@ -109,9 +102,7 @@ class ImageTask(Task):
         buffers.
         """
         images = self.context.precision.cast(batch["image"])
-        logits, state = self.layout.anchored(self.net).apply(
-            params, state, images, training=training, rng=rng
-        )  # (B, K)
+        logits, state = self.net.apply(params, state, images, training=training, rng=rng)  # (B, K)
         labels = batch["label"]
         losses = F.cross_entropy(logits, labels, ignore_index=-1, reduction="sum")
         return {"image": {"loss": losses, "accuracy": (logits.argmax(1) == labels).sum()}}, state

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -71,7 +70,7 @@ class PretrainingTask(Task):
                 context_parallel=model.context_parallel,
             )
         )
-        self.use(net)
+        self.net, self.sequences = net, SEQUENCES
         self.unigram = jnp.asarray(self.data.unigram())
         self.name = f"BERT-{model.model}"
         self.cadence = Cadence(steps, settings.loop.log_every, checkpoint.evaluate_every, checkpoint.save_every)
@@ -81,13 +80,12 @@ class PretrainingTask(Task):
         self.facts = [self.phases.phases[0].data.fingerprint]
         self.sources = _sources(settings)
 
-    def use(self, net: Any) -> None:
-        """Replace the net of the task by `net`, which has the inputs and outputs of a `BertForPreTraining`."""
-        self.net, self.layout = net, self.context.layout.for_net(net, SEQUENCES)
-        self.objective = losses.make_objective(self.layout.anchored(net))  # type: ignore[method-assign]
+    def objective(self, *arguments: Any, **keywords: Any) -> Any:
+        """Return the sums of the losses and metrics; see `losses.make_objective`."""
+        return losses.make_objective(self.net)(*arguments, **keywords)
 
     def init(self, seed: int) -> tuple[Any, Any]:
-        params, state = jax.jit(self.net.init)(jax.random.key(seed))
+        params, state = super().init(seed)
         if self.settings.is_quick:
             params = bert.quick_start(self.net.unstack(params), self.net.config, self.unigram)
             params = self.net.stack(params) if self.settings.model.scan_layers else params
@@ -121,7 +119,7 @@ class PretrainingTask(Task):
 
     def _on_held_out(self) -> Callable[[tuple[Any, Any], PretrainingData], dict[str, float]]:
         layout, stop = self.layout, self.context.stop
-        evaluation = losses.make_evaluation(layout.anchored(self.net), self.unigram)
+        evaluation = losses.make_evaluation(self.net, self.unigram)
         step = make_eval_step(evaluation, losses.evaluation_counts, precision=self.context.precision)
         compiled = parallelize(step, layout)
 

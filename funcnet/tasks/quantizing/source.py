@@ -39,8 +39,8 @@ class TrainedModel:
     """A trained model, and the task of its run.
 
     Attributes:
-        task: the task. `task.use(net)` replaces the net of the task, and `task.measure((params, state))` evaluates that
-            net.
+        task: the task. Its attributes `net` and `layout` may be replaced, and `task.measure((params, state))` evaluates
+            that net.
         net, params, state: the trained floating-point model.
         kind: name of the architecture of the model.
         inputs: names of the inputs of the int8 model.

@@ -27,6 +27,7 @@ from funcnet.quantization.calibration import Observer
 from funcnet.tasks.quantizing.settings import QuantizationSettings
 from funcnet.tasks.quantizing.source import open_source
 from funcnet.train import Cadence, Conclusion, Context, Ended, Panel, Task, TrainState, run_task
+from funcnet.train.task import layout_for
 
 __all__ = ["QuantizationTask", "quantize_run"]
 
@@ -80,12 +81,13 @@ class QuantizationTask(Task):
             source.net, source.params, source.state, map(source.arguments, batches), observers[settings.observer]
         )
         self.aware = source.aware(source.net, ranges)
-        inner.use(self.aware)
+        inner.net = self.net = self.aware
         self.name = f"int8 {inner.name}"
-        self.layout, self.counts, self.size = inner.layout, inner.counts, inner.size  # type: ignore[method-assign]
+        self.counts, self.size = inner.counts, inner.size  # type: ignore[method-assign]
         self.objective = inner.objective  # type: ignore[method-assign]
         self.unit, self.shown, self.evaluated = inner.unit, inner.shown, inner.evaluated
-        self.reads_own_rows, self.facts, self.sources = inner.reads_own_rows, inner.facts, inner.sources
+        self.sequences, self.reads_own_rows = inner.sequences, inner.reads_own_rows
+        self.facts, self.sources = inner.facts, inner.sources
         self.cadence = Cadence(steps, settings.loop.log_every, checkpoint.evaluate_every, checkpoint.save_every)
         self.keep, self.rewind_above = checkpoint.keep, checkpoint.rewind_above
         rate = source.learning_rate if settings.learning_rate is None else settings.learning_rate
@@ -102,6 +104,7 @@ class QuantizationTask(Task):
         return self.source.task.batches(seed)
 
     def evaluator(self) -> Callable[[TrainState], dict[str, float]] | None:
+        self.source.task.layout = self.layout
         return self.source.task.evaluator()
 
     def save(self, folder: Path, params: Any, state: Any) -> None:
@@ -130,7 +133,9 @@ class QuantizationTask(Task):
         values: dict[str, Any] = {"steps": self.settings.steps}
         for name, (net, model) in models.items():
             print(f"Evaluating the {name} model …", flush=True)
-            source.task.use(net)
+            source.task.net = net
+            whole = self.context.layout  # in which each device has the whole model; an int8 model is small
+            source.task.layout = whole if net is integers else layout_for(source.task, whole)
             values[name] = source.task.measure(model)
             if self.context.stop.requested:
                 return None

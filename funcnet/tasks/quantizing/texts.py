@@ -33,9 +33,6 @@ class TextsTask(Task):
             raise ValueError(f"quantize: --texts {file} has no text; expected one text per line, got an empty file.")
         self.rows = list(TextEncoder(tokenizer, seq_len).cut(texts))
 
-    def use(self, net: Any) -> None:
-        """Do nothing, because nothing is trained or measured."""
-
     def measure(self, model: tuple[Any, Any]) -> dict[str, float]:
         """Return no metrics."""
         return {}
