@@ -13,8 +13,8 @@ program is equivalent to the original one, which a person must judge.
 
 import argparse
 import ast
+import hashlib
 import os
-import random
 import signal
 import subprocess
 import tempfile
@@ -75,14 +75,16 @@ def _is_stored(node: ast.AST) -> bool:
 
 
 def drawn(count: int, seed: int) -> list[tuple[Path, Mutation]]:
-    """Draw files, and a mutation in each."""
-    generator = random.Random(seed)
-    files = sorted((ROOT / "funcnet").rglob("*.py"))
-    generator.shuffle(files)
+    """Draw files, and a mutation in each, by checksums of names and lines. A new file or a changed line then changes only
+    its own draw.
+    """
+    rank = lambda *parts: hashlib.sha256("\n".join([str(seed), *map(str, parts)]).encode()).hexdigest()
     chosen = []
-    for file in files:
-        if (found := list(mutations(file.read_text("utf-8")))) and len(chosen) < count:
-            chosen.append((file.relative_to(ROOT), generator.choice(found)))
+    for file in sorted((ROOT / "funcnet").rglob("*.py"), key=lambda file: rank(file.relative_to(ROOT))):
+        content = file.read_bytes()
+        line = lambda mutation, content=content: content[: mutation.end].rpartition(b"\n")[2].decode()
+        if (found := list(mutations(content.decode()))) and len(chosen) < count:
+            chosen.append((file.relative_to(ROOT), min(found, key=lambda one: rank(one.kind, line(one)))))
     return chosen
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from funcnet.text import open_corpus, plain_text, read_corpus, readers
+from funcnet.text import compressed, open_corpus, plain_text, read_corpus, readers
 
 TEXTS = ["One. Two.", "", "Drei.\r\nVier é 你.", None, " \n", "Last."]
 KEPT = ["One. Two.", "Drei.\nVier é 你.", "Last."]
@@ -38,6 +38,19 @@ def test_json_lines_and_text_plain_and_compressed(tmp_path, suffix, opener):
         assert "rows.jsonl" in said and f"cannot be decompressed; expected a complete {suffix[1:]} file" in said
         file.write_bytes(b"no such thing as that at all")
         assert "cannot be decompressed" in refused(file, field="body")
+
+
+@pytest.mark.parametrize("suffix,opener", [("", open), (".gz", gzip.open)])
+def test_the_fraction_of_a_file_that_has_been_read(tmp_path, suffix, opener):
+    file = tmp_path / f"text.txt{suffix}"
+    with opener(file, "wb") as out:
+        out.write(np.random.default_rng(0).bytes(4 * compressed.BLOCK))  # gzip cannot make them shorter
+    said: list[float] = []
+    with compressed.open_bytes(file, said.append) as stream:
+        while compressed.read_block(stream, compressed.BLOCK, file):
+            pass
+    assert said == sorted(said) and said[-1] == 1
+    np.testing.assert_allclose(sorted(set(said))[:3], [1 / 4, 2 / 4, 3 / 4], atol=0.01)
 
 
 def test_bad_json_lines_are_named_by_line(tmp_path):

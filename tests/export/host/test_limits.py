@@ -10,6 +10,7 @@ from tests.export.host.cases import wasm
 LOOP = wasm('(func $forever (export "forever") (loop (br 0))) (func (export "quick") (result i32) (i32.const 1))')
 
 
+@pytest.mark.every_row
 @pytest.mark.parametrize("values", [{"memory": 0}, {"fuel": -1}, {"seconds": float("nan")}, {"seconds": float("inf")}])
 def test_limits_are_positive(values):
     ((name, value),) = values.items()

@@ -22,14 +22,14 @@ class Net(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.fc, self.act, self.gain = nn.Linear(2, 2), nn.ReLU(), 1.0
+        self.fc, self.act, self.gain, self.lift = nn.Linear(2, 2), nn.ReLU(), 1.0, 0.5
         self.layers = nn.Repeat(nn.Sequential(nn.Linear(2, 2), nn.Tanh()), 2, scan=True)
         self.scales = [1.0]
         self.options = {"shift": 0.0}
 
     def forward(self, x):
         Net.traces += 1
-        return self.act(self.layers(self.fc(x))) * self.scales[0] * self.gain + self.options["shift"]
+        return self.act(self.layers(self.fc(x))) * self.scales[0] * self.gain + self.options["shift"] + self.lift
 
 
 def swap_in_a_stack(net):
@@ -40,6 +40,13 @@ def rename(net):
     net.options, net.scales = {"shift": net.scales[0]}, [net.options["shift"]]
 
 
+def exchange_names(net):
+    """Two attributes exchange their names; the values and their order stay."""
+    items = list(vars(net).items())
+    vars(net).clear()
+    vars(net).update({{"gain": "lift", "lift": "gain"}.get(name, name): value for name, value in items})
+
+
 CHANGES = {
     "module": lambda net: setattr(net, "act", nn.Tanh()),
     "module in a stack": swap_in_a_stack,
@@ -47,9 +54,11 @@ CHANGES = {
     "item of a list": lambda net: net.scales.__setitem__(0, 2.0),
     "item of a dict": lambda net: net.options.update(shift=2.0),
     "values in other places": rename,
+    "names": exchange_names,
 }
 
 
+@pytest.mark.every_row
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_new_jit_sees_a_change(change):
     net = Net()
