@@ -75,8 +75,9 @@ def _is_stored(node: ast.AST) -> bool:
 
 
 def drawn(count: int, seed: int) -> list[tuple[Path, Mutation]]:
-    """Draw files, and a mutation in each, by checksums of names and lines. A new file or a changed line then changes only
-    its own draw.
+    """Draw files, and a mutation in each, by checksums of names and lines.
+
+    A new file or a changed line then changes only its own draw.
     """
     rank = lambda *parts: hashlib.sha256("\n".join([str(seed), *map(str, parts)]).encode()).hexdigest()
     chosen = []
