@@ -10,10 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FUNCNET", "ROOT", "ended", "environment", "joining", "start", "succeeded", "wait_for"]
+__all__ = ["AS_A_USER", "FUNCNET", "ROOT", "ended", "environment", "joining", "start", "succeeded", "wait_for"]
 
 _reserved: list[socket.socket] = []  # open until the end of the tests, so that nobody else gets the ports
 ROOT = Path(__file__).resolve().parents[1]
+AS_A_USER = {"JAX_NUMPY_DTYPE_PROMOTION": "standard", "JAX_DEFAULT_MATMUL_PRECISION": "default"}  # JAX's own settings
 FUNCNET = [sys.executable, "-c", "from funcnet.cli import main; main()"]
 
 

@@ -3,11 +3,11 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.processes import AS_A_USER, ROOT
+
 TOY = {
     "compare.py": ["--size", "32"],
     "compile_time.py": ["--rounds", "1"],
@@ -78,7 +78,7 @@ def test_every_benchmark_has_a_toy_size_and_names_its_command():
 @pytest.mark.parametrize("name", TOY)
 def test_the_command_runs(name, tmp_path):
     environment = {key: value for key, value in os.environ.items() if key not in ("XLA_FLAGS", "OMP_NUM_THREADS")}
-    environment |= {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path), "JAX_PLATFORMS": "cpu"}
+    environment |= AS_A_USER | {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path), "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, str(scripts()[name]), *TOY[name]]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]

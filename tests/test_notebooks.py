@@ -9,6 +9,7 @@ from nbclient import NotebookClient
 from funcnet import text
 from tests import real_data
 from tests.porting.packages import package
+from tests.processes import AS_A_USER
 from tests.tasks.small_bert import write_model
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
@@ -25,12 +26,17 @@ def test_what_it_shows_is_not_kept(name):
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
 
 
+@pytest.fixture(autouse=True)
+def _as_a_user(monkeypatch):
+    for name, value in (AS_A_USER | {"XLA_FLAGS": ""}).items():  # one device
+        monkeypatch.setenv(name, value)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PICTURES)
 def test_it_runs(name, tmp_path, monkeypatch):
     monkeypatch.setenv("RUNS", str(tmp_path))
     monkeypatch.setenv("STEPS", "40")
-    monkeypatch.setenv("XLA_FLAGS", "")  # one device, as a reader has
     if name == "inside_bert":
         monkeypatch.setenv("MODEL", str(real_data.minilm()))
     if name == "port_whisper":
@@ -45,7 +51,6 @@ def test_inside_a_run_of_ones_own(tmp_path, monkeypatch):
     """Two layers, not MiniLM's six."""
     texts = [document.text for document in text.open_corpus().documents()]
     monkeypatch.setenv("MODEL", str(write_model(tmp_path / "model", texts[:40])))
-    monkeypatch.setenv("XLA_FLAGS", "")
     execute("inside_bert", tmp_path)
 
 

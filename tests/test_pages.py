@@ -12,7 +12,7 @@ from funcnet.cli.commands import parse
 from funcnet.models import bert
 from funcnet.parallel import parse_rules
 from funcnet.text import save_tokenizer, train_wordpiece
-from tests.processes import ROOT, environment
+from tests.processes import AS_A_USER, ROOT, environment
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCKS = {page.name: re.findall(r"^```([^\n]*)\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S) for page in PAGES}
@@ -36,8 +36,7 @@ def test_its_python_runs(page, tmp_path):
     """In a new process, with the settings of a user: one CPU device, the standard promotion."""
     a_run(tmp_path / "runs" / "mine")
     (tmp_path / "page.py").write_text("\n".join(PYTHON[page]))
-    strict = {"JAX_NUMPY_DTYPE_PROMOTION": "standard", "JAX_DEFAULT_MATMUL_PRECISION": "default"}
-    own = environment(tmp_path / "cache") | strict | {"PYTHONPATH": str(ROOT)}
+    own = environment(tmp_path / "cache") | AS_A_USER | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, env=own, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

@@ -70,7 +70,7 @@ def parallelize(
     expect(isinstance(layout, Layout), "parallel.parallelize", "layout", "a Layout, from make_layout", layout)
     function("parallel.parallelize", "step", step, "step(state, batch, key, *, axis_name)", 3, "axis_name")
     boolean("parallel.parallelize", "donate", donate)
-    run = functools.partial(step, axis_name=layout.axis_name)
+    run: Step = functools.partial(step, axis_name=layout.axis_name)
     donated = (0,) if donate else ()
     if layout.kind == "pmap":
         return jax.pmap(
@@ -86,9 +86,9 @@ def parallelize(
         specs = (everywhere, by_rows, everywhere)
         run = jax.shard_map(run, mesh=layout.mesh, in_specs=specs, out_specs=everywhere, check_vma=False)
     else:
-        run = functools.partial(_on_mesh, layout, run)
+        run = _on_mesh(layout, run)
     out = layout.whole if state is None else (jax.tree.map(lambda leaf: leaf.sharding, state), layout.whole)
-    return jax.jit(run, out_shardings=out, donate_argnums=donated)
+    return jax.jit(_named(run, step), out_shardings=out, donate_argnums=donated)
 
 
 def compile_whole(function: Callable[..., Any], layout: Layout) -> Callable[..., Any]:
@@ -104,17 +104,31 @@ def compile_whole(function: Callable[..., Any], layout: Layout) -> Callable[...,
         >>> compile_whole(jnp.sum, layout)(layout.shard(jnp.ones((16, 2)))).sharding.is_fully_replicated
         True
     """
-    return jax.jit(functools.partial(_on_mesh, layout, function), out_shardings=layout.whole)
+    return jax.jit(_named(_on_mesh(layout, function), function), out_shardings=layout.whole)
 
 
-def _on_mesh(layout: Layout, step: Step, *arguments: Any) -> Any:
-    """Run a step inside the context of the mesh, unless the mesh shards only batches. Nets need this context to fix the
-    shardings of their outputs, and to exchange parts of a sequence between devices.
+def _on_mesh(layout: Layout, step: Step) -> Step:
+    """Return a function that runs a step inside the context of the mesh, unless the mesh shards only batches. Nets need
+    this context to fix the shardings of their outputs, and to exchange parts of a sequence between devices.
     """
     if all(size == 1 for axis, size in layout.mesh.shape.items() if axis != AXIS):
-        return step(*arguments)
-    with jax.sharding.use_abstract_mesh(layout.mesh.abstract_mesh):
-        return step(*arguments)
+        return step
+
+    def run(*arguments: Any) -> Any:
+        with jax.sharding.use_abstract_mesh(layout.mesh.abstract_mesh):
+            return step(*arguments)
+
+    return run
+
+
+def _named(run: Step, step: Step) -> Step:
+    """Return a copy of `run` with the name of `step`. Profiles and dumps show this name for the compiled program."""
+
+    def named(*arguments: Any) -> Any:
+        return run(*arguments)
+
+    named.__name__ = getattr(step, "__name__", type(step).__name__)
+    return named
 
 
 def sum_over(tree: Any, axis_name: AxisName) -> Any:

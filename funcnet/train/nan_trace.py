@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+from jax import lax
 
 from funcnet.nn.core.finite import FLAGS, PROBES, describe_broken, lift, lower, zeros_like
 
-__all__ = ["FLAGS", "PROBES", "describe_broken", "find_probes", "lift", "lower", "split_flags"]
+__all__ = ["FLAGS", "PROBES", "describe_broken", "find_probes", "lift", "lower", "only_if", "split_flags"]
 
 
 def find_probes(loss: Callable[..., Any], chosen: Any, *arguments: Any) -> dict[str, Any]:
@@ -24,6 +26,21 @@ def find_probes(loss: Callable[..., Any], chosen: Any, *arguments: Any) -> dict[
     """
     _, ((_, flags), _) = jax.eval_shape(loss, (chosen, {PROBES: {}}), *arguments)
     return {PROBES: zeros_like(flags)}
+
+
+def only_if(wanted: jax.Array, compute: Callable[[], Any]) -> Any:
+    """Return `compute()` if `wanted` is True, otherwise zeros of the same shapes. The zeros cost no time.
+
+    Args:
+        wanted: one boolean. On several devices, all of them must have the same value.
+        compute: function without arguments, such as one that computes the flags of a step.
+
+    Example:
+        >>> only_if(jnp.array(False), lambda: jnp.ones(2))
+        Array([0., 0.], dtype=float32)
+    """
+    shapes = jax.eval_shape(compute)
+    return lax.cond(wanted, compute, lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes))
 
 
 def split_flags(state: Any, probes: dict[str, Any]) -> tuple[Any, Any]:

@@ -23,6 +23,7 @@ only behind `lax.stop_gradient`, as a module does after `requires_grad_(False)`.
 Letters: A micro-batches, N devices.
 """
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, get_args
 
@@ -37,7 +38,7 @@ from funcnet.arguments import boolean, choice, expect, function, integer, patter
 from funcnet.parallel import average_over, check_batch_size, first_over, fold_in_device, sum_over
 from funcnet.train.calls import calling, optimizer_updates
 from funcnet.train.means import means, share
-from funcnet.train.nan_trace import PROBES, find_probes, split_flags
+from funcnet.train.nan_trace import PROBES, find_probes, only_if, split_flags
 from funcnet.train.objective_checks import (
     check_same_kinds,
     check_same_structure,
@@ -98,7 +99,9 @@ def make_step(
         metrics_as: "means" returns `loss` and `{term}_{metric}`. "sums" returns `sums` and `counts` instead, as the
             evaluation step does, so that `RunningMeans` can compute means over several steps.
         nan_trace: whether to add the metric `trace`: (flags of the outputs, flags of their gradients) for
-            `describe_broken`, which names the first module whose output or gradient is not finite.
+            `describe_broken`, which names the first module whose output or gradient is not finite. A step whose update
+            or loss is not finite computes its gradient a second time, for the flags. Other steps do not compute the
+            flags, which are then zeros.
 
     Returns:
         The step, which returns (train state, metrics). The metrics are scalars: `loss`, `{term}_{metric}`, `grad_norm`
@@ -148,15 +151,12 @@ def make_step(
             return sum(share(terms["loss"], totals[term]) for term, terms in sums.items()), ((sums, flags), state)
 
         gradient = jax.grad(loss_of_sums, has_aux=True)
-        parts = _micro_batches(batch, accumulate)
-        probes = find_probes(loss_of_sums, chosen, train_state.state, parts[0], rng) if nan_trace else {}
-        results = _accumulated(gradient, (chosen, probes), train_state.state, *parts, rng)
-        ((grads, backward), (sums, forward)), state = sum_over(results[:2], axis_name), results[2]
+        inputs = train_state.state, *_micro_batches(batch, accumulate), rng
+        (grads, _), (sums, _), state = _accumulated(gradient, (chosen, {}), *inputs)
+        grads, sums = sum_over((grads, sums), axis_name)
         state = agreed(state, axis_name)
 
         others: dict[str, Any] = _learning_rate(schedule, train_state) | {"grad_norm": optax.tree.norm(grads)}
-        if nan_trace:
-            others["trace"] = forward, backward.get(PROBES, {})
         loss = means(sums, totals)["loss"]
         updates, opt_state = optimizer_updates(optimizer, grads, train_state.opt_state, chosen, loss)
         moved = restore_unused(optax.apply_updates(chosen, updates), chosen, unused)
@@ -166,6 +166,10 @@ def make_step(
         check_same_kinds(after, train_state)
         is_finite = _stays_finite(after, train_state)
         others["skipped"] = 1 - is_finite.astype(jnp.float32)
+        if nan_trace:
+            probes = find_probes(loss_of_sums, chosen, train_state.state, inputs[1], rng)
+            again = functools.partial(_flags, gradient, (chosen, probes), *inputs, axis_name)
+            others["trace"] = only_if(~(is_finite & jnp.isfinite(loss)), again)
         if update_extra is not None:
             after = _with_new_extra(after, update_extra, means(sums, totals) | others)
         after = _unless_skipped(is_finite, after, train_state)
@@ -336,6 +340,14 @@ def _accumulated(
     numbers = jnp.arange(len(jax.tree.leaves(micro_batches)[0]))
     (grads, sums, state), _ = lax.scan(one, (*zeros, state), (numbers, micro_batches))
     return grads, sums, state
+
+
+def _flags(
+    gradient: Callable[..., Any], trained: Any, state: Any, first: Batch, micro_batches: Any, rng: jax.Array, axis: Any
+) -> tuple[Any, Any]:
+    """Return (flags of the outputs, flags of their gradients); `trained` has probes."""
+    (_, backward), (_, forward), _ = _accumulated(gradient, trained, state, first, micro_batches, rng)
+    return sum_over((forward, backward.get(PROBES, {})), axis)  # type: ignore[no-any-return]
 
 
 def _stays_finite(after: TrainState, before: TrainState) -> jax.Array:

@@ -39,7 +39,8 @@ KILLS = [
 
 @pytest.fixture(autouse=True)
 def _as_a_user(monkeypatch):
-    monkeypatch.setenv("JAX_NUMPY_DTYPE_PROMOTION", "standard")
+    for name, value in processes.AS_A_USER.items():
+        monkeypatch.setenv(name, value)
 
 
 def written(workers, path):
