@@ -46,6 +46,11 @@ TOY = {
         "--no-published",
     ],
     "nan_trace.py": ["--pairs", "1"],
+    "second_start.py": [
+        *["--starts", "1", "--model", "tiny", "--seq-len", "32", "--vocab-size", "300", "--batch-size", "8"],
+        *["--corpus", str(ROOT / "README.md")],
+    ],
+    "start_memory.py": ["--layers", "2", "--width", "128", "--words", "4096"],
     "step.py": ["--pairs", "1"],
     "weak_scaling.py": [
         "--model",

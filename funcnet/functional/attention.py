@@ -3,8 +3,8 @@
 Letters: `B batch, H heads, L queries, S keys, E width of a head, D = H·E width`.
 
 As in torch, True in a boolean mask means *attend* in `scaled_dot_product_attention` but *hide* in
-`multi_head_attention_forward`. Every attention function adds floating-point masks to the scores. Internally, a boolean
-mask is also converted to an array that is added to the scores, with -inf at the hidden positions.
+`multi_head_attention_forward`. Every attention function adds floating-point masks to the scores. Internally, True means
+*hide* everywhere; see `attention_core.masked`.
 """
 
 import functools
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from funcnet.functional import checks
 from funcnet.functional.attention_core import attend
+from funcnet.functional.context_mesh import attend_on_mesh, context_parts
 from funcnet.functional.context_parallel import Drop, How, attend_in_parts, segments_of
 from funcnet.functional.dropout import dropout
 from funcnet.functional.linear import linear
@@ -64,12 +65,13 @@ def scaled_dot_product_attention(
         segment_ids: integer array (B, L), or a pair of arrays (B, L) and (B, S), where B is the first of the leading
             dimensions. Segment ids of shape (L,) or (S,) apply to every example of the batch. A query attends only to
             keys with the same segment id. Segment ids separate the sequences that are packed into one row.
-        axis_name: name of the mesh axis over which the sequence is split, for calls inside `jax.shard_map`. Device i
-            holds the i-th part, which has L queries and S keys. A mask has the shape (*, L, number of keys on all
-            devices), or (*, 1, S) for the keys of this device. If all devices pass the same `rng`, the dropout mask is
-            the same as if one device had the entire sequence.
-        context_parallel: with `axis_name`, "ring" sends keys and values from device to device, and "gather" gathers all
-            of them on every device.
+        axis_name: name of the mesh axis over which the sequence is split, for calls inside your own `jax.shard_map`.
+            Device i holds the i-th part, which has L queries and S keys. A mask has the shape (*, L, number of keys on
+            all devices), or (*, 1, S) for the keys of this device. If all devices pass the same `rng`, the dropout mask
+            is the same as if one device had the entire sequence. Under `jit`, no axis name is needed: the function
+            splits the sequences along the axis `context` of the surrounding mesh, if there is one.
+        context_parallel: if the sequence is split, "ring" sends keys and values from device to device, and "gather"
+            gathers all of them on every device.
         block_size: number of queries and of keys in a block. With a block size, the scores are computed one block at a
             time, and again in the backward pass. The required memory then grows with L + S instead of L · S. None means
             that all scores on this device are computed at once.
@@ -80,14 +82,14 @@ def scaled_dot_product_attention(
 
     Raises:
         ValueError: if the shapes do not match, a mask is given together with `is_causal`, `dropout_p` is outside
-            [0, 1], `rng` is missing, `axis_name` is not the name of a bound axis, or `context_parallel` or `block_size`
-            is invalid.
+            [0, 1], `rng` is missing, `axis_name` is not the name of a bound axis, `context_parallel` or `block_size` is
+            invalid, or L = S and the surrounding mesh has an axis `context` that does not divide it.
         TypeError: if the inputs are not floating-point, their dtypes differ, or the dtype of the mask is not bool,
             float32 or the query's dtype.
 
     Differs from torch: a mask together with `is_causal` is always an error, whereas torch on CPU accepts this
-        combination for some shapes. A query with a NaN score has a NaN result. With `axis_name` or `block_size`, only
-        reverse-mode differentiation works.
+        combination for some shapes. A query with a NaN score has a NaN result. With `axis_name`, `block_size` or a mesh
+        axis `context`, only reverse-mode differentiation works.
 
     Example:
         >>> query, key, value = jnp.ones((1, 2)), jnp.ones((3, 2)), jnp.arange(6.0).reshape(3, 2)
@@ -119,24 +121,20 @@ def scaled_dot_product_attention(
     if 0 < checks.probability(where, "dropout_p", dropout_p) < 1:
         checks.key(where, rng)
     hidden = None if attn_mask is None else _hidden(where, jnp.asarray(attn_mask), query)
-    if axis_name is not None or block_size is not None:
+    parts = 1 if axis_name is not None else context_parts(where, *shape[-2:])
+    if parts > 1 or (axis_name is None and block_size is None):
+        _check_mask(where, hidden, shape)
+    if parts > 1 or axis_name is not None or block_size is not None:
+        run = attend_on_mesh if parts > 1 else attend_in_parts
         scale = query.shape[-1] ** -0.5 if scale is None else scale
-        return attend_in_parts(where, query, key, value, hidden, segments, how, scale, is_causal, Drop(dropout_p, rng))
-    bias = None
+        return run(where, query, key, value, hidden, segments, how, scale, is_causal, Drop(dropout_p, rng))
     if is_causal:
-        bias = _minus_infinity(~jnp.tril(jnp.ones(shape[-2:], bool)), query.dtype)
-    elif hidden is not None:
-        bias = added_mask(where, "attn_mask", hidden, query.dtype)
-        if bias.ndim < 2 or not _broadcasts(bias.shape, shape):
-            raise ValueError(
-                f"{where}: attn_mask has the wrong shape; expected at least two dimensions and a shape that broadcasts "
-                f"to {shape}, got {bias.shape}. The last two dimensions are queries and keys."
-            )
-    own = None
+        hidden = ~jnp.tril(jnp.ones(shape[-2:], bool))  # (L, S)
+    others = None
     if segments is not None:
-        own = _minus_infinity(segments[0][..., None] != segments[1][..., None, :], query.dtype)
+        others = segments[0][..., None] != segments[1][..., None, :]  # (B, 1, …, L, S)
     drop = functools.partial(dropout, p=dropout_p, rng=rng)
-    return attend(query, key, value, bias, own, scale=scale, hidden_row=0.0, dropout=drop)[0]
+    return attend(query, key, value, hidden, others, scale=scale, hidden_row=0.0, dropout=drop)[0]
 
 
 def added_mask(where: str, name: str, mask: jax.Array, dtype: jnp.dtype) -> jax.Array:
@@ -147,7 +145,7 @@ def added_mask(where: str, name: str, mask: jax.Array, dtype: jnp.dtype) -> jax.
     """
     mask = jnp.asarray(mask)
     if mask.dtype == bool:
-        return _minus_infinity(mask, dtype)
+        return jnp.where(mask, -jnp.inf, 0.0).astype(dtype)
     if not jnp.issubdtype(mask.dtype, jnp.floating):
         raise TypeError(
             f"{where}: {name} must hold booleans or floating-point numbers; expected bool or {dtype}, got "
@@ -168,8 +166,13 @@ def _hidden(where: str, attn_mask: jax.Array, query: jax.Array) -> jax.Array:
     return mask
 
 
-def _minus_infinity(hidden: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    return jnp.where(hidden, -jnp.inf, 0.0).astype(dtype)
+def _check_mask(where: str, mask: jax.Array | None, shape: tuple[int, ...]) -> None:
+    """Raise a ValueError if a mask does not broadcast to the shape of the scores."""
+    if mask is not None and (mask.ndim < 2 or not _broadcasts(mask.shape, shape)):
+        raise ValueError(
+            f"{where}: attn_mask has the wrong shape; expected at least two dimensions and a shape that broadcasts "
+            f"to {shape}, got {mask.shape}. The last two dimensions are queries and keys."
+        )
 
 
 def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:

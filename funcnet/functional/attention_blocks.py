@@ -10,7 +10,8 @@ each device also has only a part of the keys and values. The parts of the keys a
 device, and each device attends to the part that it currently holds. In the backward pass, the gradients of the keys and
 values are passed on together with the keys and values.
 
-Letters: `L queries, S keys (of this device), n devices, E width of a head, V width of a value`.
+Letters: `L queries, S keys (of this device), n devices, E width of a head, V width of a value; l queries and s keys of
+a block, N blocks of queries, M blocks of keys`.
 
 Reference: Milakov and Gimelshein 2018, arXiv:1805.02867 (the softmax); Dao et al. 2022, arXiv:2205.14135 (the backward
 pass); Liu et al. 2023, arXiv:2310.01889 (the ring)
@@ -25,6 +26,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from funcnet import random
+from funcnet.functional.attention_core import masked
 from funcnet.functional.varying import vary_like
 
 __all__ = ["BlockPlan", "Masks", "attend_in_blocks"]
@@ -80,8 +82,8 @@ class BlockPlan:
 
 
 class Masks(NamedTuple):
-    """The masks of attention that is computed in blocks. A boolean mask is True at the positions that are hidden. A
-    floating-point mask is added to the scores.
+    """The masks of attention that is computed in blocks. As in `attend`, a boolean mask is True at the positions that
+    are hidden, and a floating-point mask is added to the scores.
 
     Attributes:
         rows: None, or the attention mask for this device's queries and all keys, (*, L or 1, keys of all devices).
@@ -126,7 +128,7 @@ def _forward(plan: BlockPlan, query: Any, key: Any, value: Any, masks: Masks, rn
     device = _device(plan)
     places = plan.positions(device, query.shape[-2]).reshape(-1, plan.queries)
     queries = _Keys(_blocks(query * plan.scale, plan.queries), None, *_query_side(plan, masks, query.shape[-2]))  # type: ignore[arg-type]
-    lead = (len(places), *query.shape[:-2], plan.queries)
+    lead = (len(places), *query.shape[:-2], plan.queries)  # N, *, l
     start = (
         jnp.zeros((*lead, value.shape[-1]), plan.dtype),
         jnp.full((*lead, 1), jnp.finfo(plan.dtype).min, plan.dtype),
@@ -150,8 +152,8 @@ def _forward(plan: BlockPlan, query: Any, key: Any, value: Any, masks: Masks, rn
     going = _Keys(key, value, masks.keys, masks.key_segments)
     total, largest, divisor = _around(plan, going, start, at_device)
     divisor = jnp.maximum(divisor, 1)  # the sum is at least 1, unless all keys are hidden
-    out = (_joined(total / divisor)).astype(value.dtype)
-    return out, _joined(largest + jnp.log(divisor))
+    out = (_joined(total / divisor)).astype(value.dtype)  # (N, *, l, V) -> (*, L, V)
+    return out, _joined(largest + jnp.log(divisor))  # (N, *, l, 1) -> (*, L, 1)
 
 
 def _add(plan: BlockPlan, sums: Any, queries: _Keys, keys: _Keys, rows: jax.Array, at: jax.Array, rng: Any) -> Any:
@@ -160,35 +162,28 @@ def _add(plan: BlockPlan, sums: Any, queries: _Keys, keys: _Keys, rows: jax.Arra
     """
     total, largest, divisor = sums
     scores = _scores(plan, queries, keys, rows, at)
-    now = jnp.maximum(largest, scores.max(-1, keepdims=True))
+    now = jnp.maximum(largest, scores.max(-1, keepdims=True))  # (*, l, 1)
     weights, before = jnp.exp(scores - now), jnp.exp(largest - now)
     divisor = divisor * before + weights.sum(-1, keepdims=True)
     dropped = weights if rng is None else weights * _kept(plan, rng, rows, at)
-    product = jnp.matmul(dropped.astype(keys.value.dtype), keys.value, preferred_element_type=plan.dtype)
+    product = jnp.matmul(dropped.astype(keys.value.dtype), keys.value, preferred_element_type=plan.dtype)  # (*, l, V)
     return total * before + product, now, divisor
 
 
 def _scores(plan: BlockPlan, queries: _Keys, keys: _Keys, rows: jax.Array, at: jax.Array) -> jax.Array:
     """Return the masked scores between a block of queries at positions `rows` and a block of keys at positions `at`."""
-    scores = jnp.matmul(queries.key, keys.key.swapaxes(-1, -2), preferred_element_type=plan.dtype)
+    scores = jnp.matmul(queries.key, keys.key.swapaxes(-1, -2), preferred_element_type=plan.dtype)  # (*, l, s)
     if queries.mask is not None:
-        scores = _masked(scores, _columns(queries.mask, at))
+        scores = masked(scores, _columns(queries.mask, at))
     if keys.mask is not None:
-        scores = _masked(scores, keys.mask)
-    hidden = []
+        scores = masked(scores, keys.mask)
     if queries.segments is not None and keys.segments is not None:
-        hidden.append(queries.segments[..., :, None] != keys.segments[..., None, :])
+        scores = masked(scores, queries.segments[..., :, None] != keys.segments[..., None, :])  # (*, l, s)
     if plan.is_causal:
-        hidden.append(rows[:, None] < at)
+        scores = masked(scores, rows[:, None] < at)  # (l, s)
     if plan.is_padded:
-        hidden.append(at >= plan.whole[-1])
-    for one in hidden:
-        scores = jnp.where(one, -jnp.inf, scores)
+        scores = masked(scores, at >= plan.whole[-1])  # (s,)
     return scores
-
-
-def _masked(scores: jax.Array, mask: jax.Array) -> jax.Array:
-    return jnp.where(mask, -jnp.inf, scores) if mask.dtype == bool else scores + mask.astype(scores.dtype)
 
 
 def _columns(mask: jax.Array, at: jax.Array) -> jax.Array:
@@ -214,8 +209,8 @@ def _backward(plan: BlockPlan, kept: Any, change: Any) -> tuple[Any, ...]:
     learned = tuple(mask is not None and mask.dtype != bool for mask in (masks.rows, masks.keys))
     places = plan.positions(_device(plan), query.shape[-2]).reshape(-1, plan.queries)
     queries = _Keys(_blocks(query * plan.scale, plan.queries), None, *_query_side(plan, masks, query.shape[-2]))  # type: ignore[arg-type]
-    mean = (change.astype(plan.dtype) * out.astype(plan.dtype)).sum(-1, keepdims=True)
-    given = tuple(_blocks(one, plan.queries) for one in (change, mean, logs))
+    mean = (change.astype(plan.dtype) * out.astype(plan.dtype)).sum(-1, keepdims=True)  # (*, L, 1)
+    given = tuple(_blocks(one, plan.queries) for one in (change, mean, logs))  # (N, *, l, V or 1)
     like = lambda array: vary_like(jnp.zeros(array.shape, plan.dtype), query, key, value, *masks)
     of_queries = (like(queries.key), like(queries.mask) if learned[0] else None)
     of_keys = (like(key), like(value), like(masks.keys) if learned[1] else None)
@@ -260,7 +255,7 @@ def _add_gradients(
     (d_query, d_rows), (d_key, d_value, d_mask) = both
     change, mean, logs = given
     weights = jnp.exp(_scores(plan, queries, keys, rows, at) - logs)
-    of_weights = jnp.matmul(change, keys.value.swapaxes(-1, -2), preferred_element_type=plan.dtype)
+    of_weights = jnp.matmul(change, keys.value.swapaxes(-1, -2), preferred_element_type=plan.dtype)  # (*, l, s)
     dropped = weights
     if rng is not None:
         kept = _kept(plan, rng, rows, at)
@@ -268,9 +263,9 @@ def _add_gradients(
     of_scores = weights * (of_weights - mean)
     dot = functools.partial(jnp.matmul, preferred_element_type=plan.dtype)
     narrow = of_scores.astype(keys.key.dtype)
-    d_query = d_query + dot(narrow, keys.key)
-    d_key = d_key + dot(narrow.swapaxes(-1, -2), queries.key)
-    d_value = d_value + dot(dropped.astype(change.dtype).swapaxes(-1, -2), change)
+    d_query = d_query + dot(narrow, keys.key)  # (*, l, E)
+    d_key = d_key + dot(narrow.swapaxes(-1, -2), queries.key)  # (*, s, E)
+    d_value = d_value + dot(dropped.astype(change.dtype).swapaxes(-1, -2), change)  # (*, s, V)
     if d_mask is not None:
         d_mask = d_mask + _summed_to(of_scores, keys.mask.shape)  # type: ignore[union-attr]
     if d_rows is not None:
@@ -336,12 +331,12 @@ def _device(plan: BlockPlan) -> Any:
 def _blocks(array: jax.Array, size: int) -> jax.Array:
     """Split an array (*, length, width) into blocks (blocks, *, size, width), where blocks · size = length."""
     *lead, length, width = array.shape
-    return jnp.moveaxis(array.reshape(*lead, length // size, size, width), -3, 0)
+    return jnp.moveaxis(array.reshape(*lead, length // size, size, width), -3, 0)  # from (*, blocks, size, width)
 
 
 def _joined(blocks: jax.Array) -> jax.Array:
     """Join blocks (blocks, *, size, width) to an array (*, length, width), where length = blocks · size."""
-    array = jnp.moveaxis(blocks, 0, -3)
+    array = jnp.moveaxis(blocks, 0, -3)  # (*, blocks, size, width)
     return array.reshape(*array.shape[:-3], -1, array.shape[-1])
 
 
@@ -351,14 +346,16 @@ def _query_side(plan: BlockPlan, masks: Masks, length: int) -> tuple[jax.Array |
     rows, segments = masks.rows, masks.query_segments
     if rows is not None:
         one_row = rows.shape[-2] == 1
-        rows = jnp.broadcast_to(rows, (count, *rows.shape)) if one_row else _blocks(rows, plan.queries)
+        rows = (
+            jnp.broadcast_to(rows, (count, *rows.shape)) if one_row else _blocks(rows, plan.queries)
+        )  # (N, *, l, keys)
     if segments is not None:
-        segments = _blocks(segments[..., None], plan.queries)[..., 0]
+        segments = _blocks(segments[..., None], plan.queries)[..., 0]  # (*, L) -> (N, *, l)
     return rows, segments
 
 
 def _key_blocks(plan: BlockPlan, keys: _Keys) -> _Keys:
-    last = lambda array: jnp.moveaxis(array.reshape(*array.shape[:-1], -1, plan.keys), -2, 0)
+    last = lambda array: jnp.moveaxis(array.reshape(*array.shape[:-1], -1, plan.keys), -2, 0)  # (*, S) -> (M, *, s)
     mask, segments = (None if one is None else last(one) for one in (keys.mask, keys.segments))
     return _Keys(_blocks(keys.key, plan.keys), _blocks(keys.value, plan.keys), mask, segments)
 
@@ -371,8 +368,8 @@ def _blocks_of_keys(plan: BlockPlan, gradients: Any) -> Any:
 def _joined_keys(gradients: Any) -> Any:
     mask = gradients[2]
     if mask is not None:
-        mask = jnp.moveaxis(mask, 0, -2)
-        mask = mask.reshape(*mask.shape[:-2], -1)
+        mask = jnp.moveaxis(mask, 0, -2)  # (M, *, s) -> (*, M, s)
+        mask = mask.reshape(*mask.shape[:-2], -1)  # (*, S)
     return _joined(gradients[0]), _joined(gradients[1]), mask
 
 

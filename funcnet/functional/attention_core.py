@@ -2,7 +2,10 @@
 
 `scaled_dot_product_attention`, `multi_head_attention_forward` and BERT's self-attention all call `attend`. The callers
 of `attend` use different masks, and they need different results for a query whose scores are all -inf. The argument
-`added` of `attend` contains the masks, and `hidden_row` selects the weights of a query whose scores are all -inf.
+`masks` of `attend` contains the masks, and `hidden_row` selects the weights of a query whose scores are all -inf.
+
+Here and in `attention_blocks`, a mask means the same: True in a boolean mask hides a position, and a floating-point
+mask is added to the scores (`masked`).
 
 Letters: `H heads, L queries, S keys, E width of a head, V width of a value`.
 """
@@ -16,28 +19,28 @@ import jax.numpy as jnp
 from funcnet.functional import checks
 from funcnet.functional.softmax import softmax
 
-__all__ = ["attend", "masked_softmax"]
+__all__ = ["attend", "masked", "masked_softmax"]
 
 
 def attend(
     query: jax.Array,
     key: jax.Array,
     value: jax.Array,
-    *added: jax.Array | None,
+    *masks: jax.Array | None,
     scale: float | None = None,
     hidden_row: float | None = None,
     dropout: Callable[[jax.Array], jax.Array] | None = None,
     dtype: jnp.dtype | None = None,
     heads_last: bool = False,
 ) -> tuple[jax.Array, jax.Array]:
-    """Compute `dropout(softmax(query·keyᵀ·scale + added))·value` for each head, without checking the arguments.
+    """Compute `dropout(softmax(query·keyᵀ·scale + masks))·value` for each head, without checking the arguments.
 
     Args:
         query: array of shape (*, L, E).
         key: array of shape (*, S, E).
         value: array of shape (*, S, V).
-        *added: masks and scores of relative positions, which are added to the scores in the given order. Each mask must
-            broadcast to (*, L, S). A mask of None is skipped.
+        *masks: masks, and scores of relative positions, which are applied to the scores in the given order; see
+            `masked`. Each mask must broadcast to (*, L, S). A mask of None is skipped.
         scale: factor that multiplies the scores; None means `1 / √E`.
         hidden_row: value of the weights of a query whose scores are all -inf. This value is 0 or NaN. If the value is
             0, the derivatives of these weights are 0 too. Pass None if all masks are finite, because a query then has
@@ -66,19 +69,32 @@ def attend(
     scale = max(query.shape[-1], 1) ** -0.5 if scale is None else scale
     query = query * scale  # before the product: the query has fewer entries than the scores, which then overflow later
     if heads_last:
-        scores = jnp.einsum("...qhe,...khe->...hqk", query, key, preferred_element_type=dtype)
+        scores = jnp.einsum("...qhe,...khe->...hqk", query, key, preferred_element_type=dtype)  # (*, H, L, S)
     else:
-        scores = jnp.matmul(query, key.swapaxes(-1, -2), preferred_element_type=dtype)
-    for one in added:
-        scores = scores if one is None else scores + one.astype(dtype)
+        scores = jnp.matmul(query, key.swapaxes(-1, -2), preferred_element_type=dtype)  # (*, L, S)
+    for mask in masks:
+        scores = scores if mask is None else masked(scores, mask)
     weights = softmax(scores, dim=-1) if hidden_row is None else masked_softmax(scores, hidden_row)
     weights = weights if dropout is None else dropout(weights)
     given = weights.astype(value.dtype)
     if heads_last:
-        out = jnp.einsum("...hqk,...khe->...qhe", given, value, preferred_element_type=dtype)
+        out = jnp.einsum("...hqk,...khe->...qhe", given, value, preferred_element_type=dtype)  # (*, L, H, V)
     else:
-        out = jnp.matmul(given, value, preferred_element_type=dtype)
+        out = jnp.matmul(given, value, preferred_element_type=dtype)  # (*, L, V)
     return out.astype(value.dtype), weights
+
+
+def masked(scores: jax.Array, mask: jax.Array) -> jax.Array:
+    """Apply a mask to attention scores: True in a boolean mask hides a position, and numbers are added.
+
+    A score of a hidden position is added to -inf and not replaced by it, so that NaN stays NaN, as in torch.
+
+    Example:
+        >>> print(masked(jnp.ones(2), jnp.array([True, False])), masked(jnp.ones(2), jnp.array([-0.5, 0.0])))
+        [-inf   1.] [0.5 1. ]
+    """
+    added = jnp.where(mask, -jnp.inf, 0.0) if mask.dtype == bool else mask
+    return scores + added.astype(scores.dtype)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
@@ -97,7 +113,7 @@ def masked_softmax(scores: jax.Array, hidden_row: float) -> jax.Array:
          [0. 0.]]
     """
     exponentials = jnp.exp(scores - scores.max(-1, keepdims=True, initial=jnp.finfo(scores.dtype).min))
-    total = exponentials.sum(-1, keepdims=True)
+    total = exponentials.sum(-1, keepdims=True)  # (*, L, 1)
     return exponentials / (jnp.maximum(total, 1) if hidden_row == 0 else total)
 
 

@@ -5,7 +5,7 @@ devices have more keys to attend to than the first devices. The first devices wo
 the wait, the devices first exchange halves of their parts. Each device then has an early piece and a late piece of the
 sequence (*zigzag*). After the attention, the devices exchange the halves of the output back.
 
-Letters: `B batch, L queries, S keys (of this device), n devices`.
+Letters: `B batch, L queries, S keys (of this device), n devices, E width of a head, V width of a value`.
 """
 
 from typing import Any, NamedTuple
@@ -75,7 +75,7 @@ def segments_of(where: str, segment_ids: Any, query: jax.Array, key: jax.Array) 
                 "have different segments."
             )
         lead = ids.shape[:-1]
-        found.append(ids.reshape(*lead, *(1,) * (array.ndim - 2 - len(lead)), ids.shape[-1]))
+        found.append(ids.reshape(*lead, *(1,) * (array.ndim - 2 - len(lead)), ids.shape[-1]))  # (B, 1, …, L or S)
     return found[0], found[1]
 
 
@@ -98,11 +98,11 @@ def attend_in_parts(
     """
     count = how.devices(where)
     lead = jnp.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
-    query, key, value = (jnp.broadcast_to(one, (*lead, *one.shape[-2:])) for one in (query, key, value))
+    query, key, value = (jnp.broadcast_to(one, (*lead, *one.shape[-2:])) for one in (query, key, value))  # one `*`
     length, keys = query.shape[-2], key.shape[-2]
     masks = Masks(*_rows_or_keys(where, mask, lead, length, keys, count), *(segments or (None, None)))
     is_ring = count > 1 and how.context_parallel == "ring"
-    if count > 1 and not is_ring:
+    if count > 1 and not is_ring:  # (*, S, E) -> (*, S·n, E)
         key, value = (lax.all_gather(one, how.axis_name, axis=one.ndim - 2, tiled=True) for one in (key, value))
         masks = _gathered(masks, how.axis_name)
     is_zigzag = is_ring and is_causal and length == keys and length % 2 == 0
@@ -125,7 +125,7 @@ def attend_in_parts(
     if count == 1:
         query, key, value, masks = _padded(plan, query, key, value, masks)
     if not is_zigzag:
-        return attend_in_blocks(plan, query, key, value, masks, rng)[..., :length, :]
+        return attend_in_blocks(plan, query, key, value, masks, rng)[..., :length, :]  # (*, L, V) without padding
     go = lambda one, axis: None if one is None else _to_zigzag(one, how.axis_name, count, axis)
     rows = masks.rows if masks.rows is None or masks.rows.shape[-2] == 1 else go(masks.rows, -2)
     masks = Masks(rows, go(masks.keys, -1), go(masks.query_segments, -1), go(masks.key_segments, -1))
@@ -156,6 +156,7 @@ def _rows_or_keys(
 
 
 def _gathered(masks: Masks, axis_name: Any) -> Masks:
+    """Return the masks with the keys of all devices, (*, S·n), instead of this device's keys, (*, S)."""
     whole = lambda one: None if one is None else lax.all_gather(one, axis_name, axis=one.ndim - 1, tiled=True)
     rows = masks.rows if masks.keys is None else whole(masks.keys)
     return Masks(rows, None, masks.query_segments, whole(masks.key_segments))
@@ -201,7 +202,7 @@ def _to_zigzag(array: jax.Array, axis_name: Any, count: int, axis: int) -> jax.A
     pieces i and 2n - 1 - i after it.
     """
     first, second = _routes(count)
-    halves = jnp.split(array, 2, axis=axis)
+    halves = jnp.split(array, 2, axis=axis)  # L -> L/2 and L/2
     even, odd = lax.ppermute(halves[0], axis_name, first), lax.ppermute(halves[1], axis_name, second)
     is_even = lax.axis_index(axis_name) % 2 == 0
     return jnp.concatenate([jnp.where(is_even, even, odd), jnp.where(is_even, odd, even)], axis=axis)
@@ -210,7 +211,7 @@ def _to_zigzag(array: jax.Array, axis_name: Any, count: int, axis: int) -> jax.A
 def _from_zigzag(array: jax.Array, axis_name: Any, count: int) -> jax.Array:
     """Send the pieces of the second-to-last dimension back to the devices from which `_to_zigzag` took them."""
     first, second = ([(to, source) for source, to in route] for route in _routes(count))
-    low, high = jnp.split(array, 2, axis=-2)
+    low, high = jnp.split(array, 2, axis=-2)  # (*, L, V) -> (*, L/2, V) and (*, L/2, V)
     is_even = lax.axis_index(axis_name) % 2 == 0
     even, odd = jnp.where(is_even, low, high), jnp.where(is_even, high, low)
     return jnp.concatenate([lax.ppermute(even, axis_name, first), lax.ppermute(odd, axis_name, second)], axis=-2)

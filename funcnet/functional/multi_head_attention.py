@@ -8,9 +8,11 @@ queries are split into heads (B, H, L, E), and keys and values into heads (B, H,
 import functools
 import math
 from collections.abc import Callable
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from funcnet.functional import checks
 from funcnet.functional.attention import (
@@ -22,6 +24,7 @@ from funcnet.functional.attention import (
     split_heads,
 )
 from funcnet.functional.attention_core import attend
+from funcnet.functional.context_parallel import How
 from funcnet.functional.dropout import dropout
 from funcnet.functional.linear import linear
 from funcnet.functional.sharding import placed
@@ -59,6 +62,9 @@ def multi_head_attention_forward(
     is_causal: bool = False,
     *,
     rng: jax.Array | None = None,
+    axis_name: Any = None,
+    context_parallel: Literal["ring", "gather"] = "ring",
+    block_size: int | None = None,
 ) -> tuple[jax.Array, jax.Array | None]:
     """Project query, key and value, attend in each head separately, and project the concatenated heads.
 
@@ -91,6 +97,13 @@ def multi_head_attention_forward(
         is_causal: whether `attn_mask` is the causal mask. With is_causal=True, need_weights=False and no
             `key_padding_mask`, `attn_mask` is not read, and query i attends only to keys 0 to i.
         rng: a random key, required in training if 0 < dropout_p < 1.
+        axis_name: name of the mesh axis over which the sequences are split, for calls inside your own `jax.shard_map`.
+            Each device then holds L queries and S keys. `attn_mask` has the rows of its queries and the columns of the
+            keys on all devices, and `key_padding_mask` the columns of its own keys. Under `jit`, no argument is needed;
+            see `scaled_dot_product_attention`.
+        context_parallel: for a split sequence, "ring" sends keys and values from device to device, and "gather" gathers
+            all of them on every device.
+        block_size: number of queries and of keys whose scores are computed at a time. None means all of them.
 
     Returns:
         (y, weights). y is (L, B, D), or (L, D) without a batch, in the query's dtype. weights is None unless
@@ -100,8 +113,9 @@ def multi_head_attention_forward(
         of this query (before the output projection) is NaN with `need_weights`, and 0 otherwise, as in torch.
 
     Raises:
-        ValueError: if the shapes do not match, a matrix is missing, `is_causal` is given without `attn_mask`, or
-            `rng` is required but None.
+        ValueError: if the shapes do not match, a matrix is missing, `is_causal` is given without `attn_mask`, `rng` is
+            required but None, or `axis_name` or `block_size` is combined with `need_weights`. With `axis_name`, keys
+            cannot be appended.
         TypeError: if an array is not floating-point, a mask is of an integer dtype, or the dtypes differ. With
             `need_weights`, floating-point masks must also have the query's dtype.
 
@@ -130,28 +144,34 @@ def multi_head_attention_forward(
         biases = (None, None, None) if in_proj_bias is None else jnp.split(in_proj_bias, 3)
         q, k, v = in_projection(query, key, value, *(_given(n, w) for n, w in weights.items()), *biases)
     else:
-        in_proj_weight = _given("in_proj_weight", in_proj_weight)
-        q, k, v = in_projection_packed(query, key, value, in_proj_weight, in_proj_bias)
+        q, k, v = in_projection_packed(query, key, value, _given("in_proj_weight", in_proj_weight), in_proj_bias)
     q, k, v = (split_heads(x.swapaxes(0, 1), num_heads) for x in (q, k, v))  # (B, H, L or S, E)
     k, v = (_static(f"static_{n}", s, x, q) for n, s, x in (("k", static_k, k), ("v", static_v, v)))
+    how = _checked(How(axis_name, context_parallel, block_size), need_weights, bias_k is not None or add_zero_attn)
     present = k.shape[-2]
     k, v = _more_keys(k, v, bias_k, bias_v, add_zero_attn, static_k is not None or static_v is not None)
     causal = is_causal and key_padding_mask is None and not need_weights
-    bias = _merged(None if causal else attn_mask, key_padding_mask, q, present, k.shape[-2] - present)
+    bias = _merged(None if causal else attn_mask, key_padding_mask, q, (present, k.shape[-2] - present), how)
     p = dropout_p if training else 0.0
     if 0 < p < 1:
         checks.key(_WHERE, rng)
     if need_weights:
-        checks.one_dtype(_WHERE, query=q, masks=bias)
-        drop = functools.partial(dropout, p=p, rng=rng)
-        attended, shares = attend(q, k, v, bias, hidden_row=math.nan, dropout=drop)
-        shares = (shares.mean(axis=1) if average_attn_weights else shares).astype(q.dtype)
+        attended, shares = _with_weights(q, k, v, bias, functools.partial(dropout, p=p, rng=rng), average_attn_weights)
     else:
-        attended, shares = scaled_dot_product_attention(q, k, v, bias, p, causal, rng=rng), None
+        attended, shares = scaled_dot_product_attention(q, k, v, bias, p, causal, rng=rng, **how._asdict()), None
     y = linear(merge_heads(attended).swapaxes(0, 1), out_proj_weight, out_proj_bias)
     if batched:
         return y, shares
     return y[:, 0], None if shares is None else shares[0]
+
+
+def _with_weights(
+    q: jax.Array, k: jax.Array, v: jax.Array, bias: jax.Array | None, drop: Callable[[jax.Array], jax.Array], mean: bool
+) -> tuple[jax.Array, jax.Array]:
+    """Return the attended values (B, H, L, E), and the weights after dropout, (B, H, L, S) or their mean (B, L, S)."""
+    checks.one_dtype(_WHERE, query=q, masks=bias)
+    attended, shares = attend(q, k, v, bias, hidden_row=math.nan, dropout=drop)
+    return attended, (shares.mean(axis=1) if mean else shares).astype(q.dtype)
 
 
 def map_arrays(function: Callable[[jax.Array], jax.Array], *arrays: jax.Array) -> list[jax.Array]:
@@ -211,6 +231,25 @@ def _check(
     return batched
 
 
+def _checked(how: How, need_weights: bool, has_more_keys: bool) -> How:
+    """Return `how`. Raise a ValueError if the scores are computed in parts although the weights are needed, or if keys
+    are appended to a part of a sequence.
+    """
+    how.check(_WHERE)
+    if need_weights and (how.axis_name is not None or how.block_size is not None):
+        raise ValueError(
+            f"{_WHERE}: axis_name and block_size give no attention weights, because the scores are never stored "
+            f"together; expected need_weights=False, got need_weights=True with axis_name={how.axis_name!r} and "
+            f"block_size={how.block_size!r}."
+        )
+    if has_more_keys and how.axis_name is not None:
+        raise ValueError(
+            f"{_WHERE}: keys cannot be appended to a part of a sequence; expected bias_k=None and add_zero_attn=False, "
+            f"got one of them with axis_name={how.axis_name!r}."
+        )
+    return how
+
+
 def _given(name: str, weight: jax.Array | None) -> jax.Array:
     if weight is None:
         raise ValueError(
@@ -261,23 +300,27 @@ def _more_keys(
 
 
 def _merged(
-    attn_mask: jax.Array | None, key_padding_mask: jax.Array | None, query: jax.Array, keys: int, more: int
+    attn_mask: jax.Array | None, key_padding_mask: jax.Array | None, query: jax.Array, keys: tuple[int, int], how: How
 ) -> jax.Array | None:
     """Return the sum of `attn_mask` and `key_padding_mask` as an array (B or 1, H or 1, L or 1, S), which is added to
-    the attention scores. The sum is 0 for the last `more` keys, which were appended.
+    the attention scores. The pair `keys` is the number of given keys of this device, and the number of appended keys,
+    for which the sum is 0. With `axis_name`, S counts the keys of all devices.
     """
-    batch, heads, length, _ = query.shape
+    (batch, heads, length, _), (present, more) = query.shape, keys
+    every = present * how.devices(_WHERE)
     bias = None
     if attn_mask is not None:
         bias = added_mask(_WHERE, "attn_mask", attn_mask, query.dtype)
-        shape = (length, keys) if bias.ndim == 2 else (batch * heads, length, keys)
+        shape = (length, every) if bias.ndim == 2 else (batch * heads, length, every)
         checks.shape_of(
             _WHERE, "attn_mask", bias, shape, "The mask has shape (queries, keys) or (batch · heads, queries, keys)."
         )
-        bias = bias.reshape(*((1, 1) if bias.ndim == 2 else (batch, heads)), length, keys)
+        bias = bias.reshape(*((1, 1) if bias.ndim == 2 else (batch, heads)), length, every)
     if key_padding_mask is not None:
         padding = added_mask(_WHERE, "key_padding_mask", key_padding_mask, query.dtype)
-        checks.shape_of(_WHERE, "key_padding_mask", padding, (batch, keys), "The mask has shape (batch, keys).")
+        checks.shape_of(_WHERE, "key_padding_mask", padding, (batch, present), "The mask has shape (batch, keys).")
+        if how.axis_name is not None:
+            padding = lax.all_gather(padding, how.axis_name, axis=1, tiled=True)  # (B, S)
         padding = padding[:, None, None]
         if bias is not None:
             wider = jnp.promote_types(bias.dtype, padding.dtype)

@@ -74,6 +74,8 @@ class Bucketed:
             of the parameters.
         compiled: function that compiles `function`, such as `jax.jit`. In a run of several processes, each one must get
             all outputs; see `funcnet.parallel.compile_whole`.
+        own: function that returns the rows of a batch of B rows which this process pads, in ascending order, if `shard`
+            needs only these. None means all rows.
 
     Several threads may call a `Bucketed` at the same time, because a call does not change the object.
 
@@ -97,12 +99,13 @@ class Bucketed:
         sizes: Sequence[int] | None = None,
         shard: Callable[[Any], Any] = lambda batch: batch,
         compiled: Callable[[Any], Any] = jax.jit,
+        own: Callable[[int], NDArray[np.int64]] | None = None,
     ):
         self.function = compiled(function)
         self.lengths = (*(length for length in lengths if length < longest), longest)
         self.longest, self.pad_id, self.shard = longest, pad_id, shard
         default = 1024 if jax.default_backend() == "cpu" else 16_384
-        self._tokens, self._sizes = default if tokens is None else tokens, sizes
+        self._tokens, self._sizes, self._own = default if tokens is None else tokens, sizes, own
 
     def sizes(self, length: int) -> tuple[int, ...]:
         """Return the possible numbers of rows B of a batch with this padded length, in increasing order."""
@@ -155,6 +158,9 @@ class Bucketed:
         return found
 
     def _dispatch(self, model: tuple[Any, Any], rows: Sequence[TokenRow], size: int, length: int) -> Any:
+        if self._own is not None:
+            own = self._own(size)
+            rows, size = [rows[row] for row in own[own < len(rows)]], len(own)
         return self.function(*model, self.shard(pad(rows, size, length, self.pad_id)))
 
 

@@ -13,11 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from funcnet import nn, tree, weights
 from funcnet.files import check_digests
+from funcnet.nn.core.sliced import SlicedArray
+from funcnet.nn.core.start import start
 from funcnet.nn.core.state_dict import disagreements, entries_of
+from funcnet.nn.core.state_dict import load as load_state_dict
+from funcnet.parallel import Layout
 from funcnet.random import is_key
 
 __all__ = ["Naming", "choose_layers", "fill", "load", "read_arrays"]
@@ -68,6 +73,7 @@ def load(
     key: jax.Array | None = None,
     new_heads: bool = True,
     reshape_heads: bool = False,
+    layout: Layout | None = None,
 ) -> tuple[Tree, Tree]:
     """Load the arrays of a model from a checkpoint file, or from a directory that contains one.
 
@@ -80,6 +86,9 @@ def load(
         new_heads: if True, a head that is missing from the file gets new weights, with a warning. If False, a missing
             head is an error.
         reshape_heads: if True, a head whose shape in the file is different gets new weights too.
+        layout: layout from `parallel.make_layout`. Each device then reads only its part of each array, as
+            `layout.for_net(model)` shards it, and neither the host nor a device ever has the entire model. None loads
+            the arrays on one device.
 
     Returns:
         (params, state).
@@ -109,7 +118,8 @@ def load(
     """
     naming, where = naming or Naming(), "models.load"
     arrays = read_arrays(path, naming, where)
-    return fill(model, arrays, naming, f"{where}: {path}", key=key, new_heads=new_heads, reshape_heads=reshape_heads)
+    options: dict[str, Any] = {"new_heads": new_heads, "reshape_heads": reshape_heads, "layout": layout}
+    return fill(model, arrays, naming, f"{where}: {path}", key=key, **options)
 
 
 def read_arrays(path: str | Path, naming: Naming, where: str) -> Arrays:
@@ -177,6 +187,7 @@ def fill(
     key: jax.Array | None = None,
     new_heads: bool = True,
     reshape_heads: bool = False,
+    layout: Layout | None = None,
 ) -> tuple[Tree, Tree]:
     """Return the (params, state) of a model, filled with the arrays of a checkpoint file. The arguments, errors and
     warnings are those of `load`.
@@ -191,11 +202,32 @@ def fill(
         )
     tied = _tied(model, arrays, where)
     known = {name: name for name in arrays if name not in {*found.unexpected, *new, *tied}}
-    into = model.init(jax.random.key(0) if key is None else key) if new else None
-    params, state = model.load_state_dict(_Renamed(arrays, known), strict=False, into=into)
+    key = jax.random.key(0) if key is None else key
+    if layout is None:
+        into = model.init(key) if new else None
+        params, state = model.load_state_dict(_Renamed(arrays, known), strict=False, into=into)
+    else:
+        params, state = _sharded(model, _Renamed(arrays, known), new, key, layout.for_net(model))
     _warn(model, arrays, new, [name for name in found.unexpected if naming.head(name) is None], where)
     _warn_of_nan(params, where)
     return params, state
+
+
+def _sharded(model: nn.Module, arrays: Arrays, new: list[str], key: jax.Array, layout: Layout) -> tuple[Tree, Tree]:
+    """Load a state_dict such that each device reads only its part. Draw only the new weights with `key`."""
+    both = jax.eval_shape(model.init, key)
+    shapes, shardings = (tree.flatten(a) | tree.flatten(b) for a, b in (both, layout.shardings(both)))
+    entries = [*entries_of(model)]
+    homes = {entry.home for entry in entries if entry.name in arrays} - {e.home for e in entries if e.name in new}
+    # arrays of the right shape that need no memory; the others are drawn
+    read = {name: np.broadcast_to(np.zeros((), shapes[name].dtype), shapes[name].shape) for name in homes}
+
+    def put(name: str, array: Any) -> jax.Array:
+        if isinstance(array, SlicedArray):
+            return jax.make_array_from_callback(array.shape, shardings[name], array.__getitem__)
+        return layout.place(array, shardings[name])
+
+    return load_state_dict(model, arrays, False, start(model, key, {}, read) if new else None, put=put)
 
 
 class _Renamed(Mapping[str, Any]):
@@ -297,7 +329,7 @@ def _tied(model: nn.Module, arrays: Arrays, where: str) -> list[str]:
 def _warn_of_nan(params: Tree, where: str) -> None:
     """Warn if weights are NaN or infinite, for example after a training run that diverged."""
     flat = {name: array for name, array in tree.flatten(params).items() if not is_key(array)}
-    wrong = [name for name, array in flat.items() if not np.isfinite(np.asarray(array, np.float32)).all()]
+    wrong = [name for name, array in flat.items() if not _is_finite(array)]
     if wrong:
         more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
         warnings.warn(
@@ -305,6 +337,12 @@ def _warn_of_nan(params: Tree, where: str) -> None:
             "will be NaN. Use an earlier checkpoint.",
             stacklevel=4,
         )
+
+
+def _is_finite(array: jax.Array) -> bool:
+    if array.is_fully_replicated:
+        return bool(np.isfinite(np.asarray(array, np.float32)).all())
+    return bool(jnp.isfinite(array).all())  # the host does not gather an array that is sharded
 
 
 def _warn(model: nn.Module, arrays: Arrays, new: list[str], ignored: list[str], where: str) -> None:

@@ -3,12 +3,13 @@
 Letters: `B batch, H heads, L queries, S keys, D embed_dim`.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 
 from funcnet import functional as F
+from funcnet.functional.context_parallel import How
 from funcnet.functional.multi_head_attention import map_arrays
 from funcnet.nn import init
 from funcnet.nn.core.module import Module
@@ -37,6 +38,8 @@ class MultiheadAttention(Module):
         batch_first: if True, inputs and output are (B, L, D) instead of (L, B, D). batch_first has no effect on inputs
             without a batch dimension.
         dtype: dtype of the params; float32 by default.
+        axis_name, context_parallel, block_size: how the attention of long sequences is computed without their weights,
+            as in `F.multi_head_attention_forward`. `axis_name` is only for calls inside your own `jax.shard_map`.
 
     Params: in_proj_weight (3D, D) stacks the projection matrices of query, key and value. If kdim or vdim is not D,
         q_proj_weight (D, D), k_proj_weight (D, kdim) and v_proj_weight (D, vdim) replace in_proj_weight. These weights
@@ -46,7 +49,9 @@ class MultiheadAttention(Module):
         with `init.xavier_normal`.
     Call: query (L, B, D), key (S, B, kdim), value (S, B, vdim) -> ((L, B, D), weights (B, L, S) or None). The batch
         dimension B is optional in all shapes. The masks work as in `F.multi_head_attention_forward`. True in a boolean
-        mask hides a key.
+        mask hides a key. If the surrounding mesh has an axis `context`, as in a run with the mesh "data=2,context=4",
+        the sequences are split along it, unless the weights are needed: then the compiler gathers the keys. Pass
+        need_weights=False.
 
     Differs from torch: in eval, torch's fast path sets the outputs at padded positions to 0. This layer has no fast
         path and computes these outputs like all others. With `need_weights=True`, the output for a query whose keys are
@@ -74,6 +79,7 @@ class MultiheadAttention(Module):
             "out_proj.bias": (),
         }
     )
+    shards_sequences = True
     out_proj: Any
 
     def __init__(
@@ -89,6 +95,9 @@ class MultiheadAttention(Module):
         batch_first: bool = False,
         *,
         dtype: Any = None,
+        axis_name: Any = None,
+        context_parallel: Literal["ring", "gather"] = "ring",
+        block_size: int | None = None,
     ):
         super().__init__()
         if embed_dim <= 0 or num_heads <= 0 or embed_dim % num_heads:
@@ -96,6 +105,9 @@ class MultiheadAttention(Module):
                 f"MultiheadAttention: embed_dim cannot be split into heads; expected a positive multiple of num_heads, "
                 f"got embed_dim={embed_dim} and num_heads={num_heads}."
             )
+        How(axis_name, context_parallel, block_size).check("MultiheadAttention")
+        self.axis_name, self.block_size = axis_name, block_size
+        self.context_parallel: Literal["ring", "gather"] = context_parallel
         self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, embed_dim // num_heads
         self.kdim = embed_dim if kdim is None else kdim
         self.vdim = embed_dim if vdim is None else vdim
@@ -165,6 +177,9 @@ class MultiheadAttention(Module):
             average_attn_weights=average_attn_weights,
             is_causal=is_causal,
             rng=self.make_rng() if self.training and 0 < self.dropout < 1 else None,
+            axis_name=self.axis_name,
+            context_parallel=self.context_parallel,
+            block_size=self.block_size,
         )
         return jnp.moveaxis(y, 0, 1) if turn else y, weights
 

@@ -95,10 +95,12 @@ def _fan(shape: Shape, mode: str, where: str) -> int:
 
 
 def _draw(sample: Callable[..., jax.Array], key: jax.Array, shape: Shape, dtype: Any, **bounds: Any) -> jax.Array:
-    """Draw a flat array with `sample` and reshape it to `shape`. On the CPU, XLA takes four times as long to compile
-    the direct draw of a 4-D array.
+    """Draw a matrix with `sample` and reshape it to `shape`. On the CPU, XLA takes four times as long to compile the
+    direct draw of a 4-D array. XLA can divide a matrix along both dimensions, but not a flat array along dimension 1 of
+    its later shape.
     """
-    return sample(key, shape=(math.prod(shape),), dtype=dtype, **bounds).reshape(shape)
+    drawn = shape if len(shape) < 3 else (shape[0], math.prod(shape[1:]))
+    return sample(key, shape=drawn, dtype=dtype, **bounds).reshape(shape)
 
 
 def uniform(key, shape, dtype, *, a, b):

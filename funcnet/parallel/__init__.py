@@ -30,6 +30,7 @@ from funcnet.parallel.processes import (
 from funcnet.parallel.report import sharding_report
 from funcnet.parallel.rules import parse_rules, sharding_rules
 from funcnet.parallel.scatter_gather import gather, scatter
+from funcnet.parallel.sharded_init import ShardedInit
 from funcnet.parallel.step import average_over, compile_whole, first_over, fold_in_device, parallelize, sum_over
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "Layout",
     "ProcessError",
     "Proposal",
+    "ShardedInit",
     "average_over",
     "check_batch_size",
     "check_equal",

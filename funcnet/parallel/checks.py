@@ -10,6 +10,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from funcnet.arguments import expect, integer
+from funcnet.functional.context_mesh import check_length
 from funcnet.parallel.mesh import AXIS, CONTEXT, FSDP, TENSOR
 from funcnet.parallel.rules import axes_of
 from funcnet.random import is_key
@@ -95,28 +96,6 @@ def check_batch_size(rows: int, devices: int, accumulate: int = 1, *, where: str
         f"{where}: the batch does not divide evenly over {over}; expected a multiple of {multiple}, got {rows}. "
         f"Use a batch size of {' or '.join(map(str, near))}, or a different number of devices."
     )
-
-
-def check_length(length: int, parts: int, *, where: str) -> None:
-    """Check that sequences divide evenly over the mesh axis `context`.
-
-    Args:
-        length: length of the sequences.
-        parts: size of the mesh axis `context`.
-        where: prefix for error messages.
-
-    Raises:
-        ValueError: if `length` is not a multiple of `parts`.
-
-    Example:
-        >>> check_length(512, parts=4, where="pretrain")
-    """
-    if integer(where, "length", length) % integer(where, "parts", parts, 1):
-        near = [m for m in (length // parts * parts, (length // parts + 1) * parts) if m > 0]
-        raise ValueError(
-            f"{where}: the mesh axis context={parts} does not divide the length of the sequences; expected a multiple "
-            f"of {parts}, got {length}. Use a length of {' or '.join(map(str, near))}, or another size for the axis."
-        )
 
 
 def check_replicated(tree: Any, *, where: str = "parallel.check_replicated") -> None:

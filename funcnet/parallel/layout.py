@@ -43,6 +43,9 @@ class Layout:
         mesh: mesh of the devices.
         rules: {name pattern: PartitionSpec} for parameters and buffers.
         sequences: names of the leaves of a batch whose dimension 1, the sequence, is sharded along the axis `context`.
+            None, the default, shards all leaves whose dimension 1 is a multiple of the size of the axis. The sharding
+            of a batch never changes the results of a step under jit, so a leaf of this size that is not a sequence does
+            no harm.
 
     Example:
         >>> layout = make_layout("data=4,model=2", rules={"fc.weight": PartitionSpec("model", None)})
@@ -55,7 +58,7 @@ class Layout:
     kind: Kind
     mesh: Mesh
     rules: Mapping[str, PartitionSpec] = dataclasses.field(default_factory=dict)
-    sequences: tuple[str, ...] = ()
+    sequences: tuple[str, ...] | None = None
 
     @property
     def batch_axes(self) -> tuple[str, ...]:
@@ -92,19 +95,21 @@ class Layout:
         return not self.rules and self.mesh.shape.get(CONTEXT, 1) == 1
 
     def for_net(
-        self, net: nn.Module, sequences: tuple[str, ...] = (), *, start: tuple[Any, Any] | None = None
+        self, net: nn.Module, sequences: tuple[str, ...] | None = None, *, start: tuple[Any, Any] | None = None
     ) -> "Layout":
         """Return a copy of this layout that also has the sharding rules of a net's modules. The rules of this layout
         override those of the modules.
 
         Args:
             net: the description.
-            sequences: names of the leaves of a batch that contain sequences, (rows, length, …).
+            sequences: names of the leaves of a batch that contain sequences, (rows, length, …). None, the default,
+                shards all leaves whose dimension 1 is a multiple of the size of `context`; see `Layout`.
             start: initial (params, state) of a net with lazy modules.
 
         Raises:
             ValueError: if a rule does not fit the net (see `shardings`), an axis does not divide the number of heads or
-                words, or no parameter (along `context`, no sequence) is sharded along an axis.
+                words, or no parameter is sharded along an axis. Along `context`, no module of the net splits sequences
+                (`shards_sequences`), or `sequences` is ().
         """
         expect(isinstance(net, nn.Module), "parallel.Layout.for_net", "net", "a module, such as nn.Linear(2, 1)", net)
         axes = {axis for axis, size in self.mesh.shape.items() if size > 1}
@@ -118,13 +123,21 @@ class Layout:
         rules = {name: spec for name, spec in found.items() if name not in own} | dict(self.rules)
         layout = dataclasses.replace(self, rules=rules, sequences=sequences)
         layout.shardings((params, state))
-        used = {AXIS, *([CONTEXT] if sequences else []), *(axis for spec in rules.values() for axis in axes_of(*spec))}
+        splits = sequences is None and any(module.shards_sequences for module in net.modules())
+        used = {
+            AXIS,
+            *([CONTEXT] if splits or sequences else []),
+            *(axis for spec in rules.values() for axis in axes_of(*spec)),
+        }
         for axis in sorted(axes - used):
-            what = "sequence" if axis == CONTEXT else "parameter"
+            what, advice = "parameter", "add sharding rules"
+            if axis == CONTEXT:
+                what, advice = "sequence", "name the sequences of the batch"
+                if sequences is None:
+                    advice = "set shards_sequences = True in the class that calls F.scaled_dot_product_attention"
             raise ValueError(
                 f"parallel: no {what} of {type(net).__name__} is sharded along the mesh axis {axis!r}; expected only "
-                f"axes that the net uses, got {axis}={self.mesh.shape[axis]}. Use {AXIS} in its place"
-                f"{'' if axis == CONTEXT else ', or add sharding rules'}."
+                f"axes that the net uses, got {axis}={self.mesh.shape[axis]}. Use {AXIS} in its place, or {advice}."
             )
         return layout
 
@@ -166,11 +179,12 @@ class Layout:
         ]
         return jax.tree.unflatten(structure, [NamedSharding(self.mesh, spec) for spec in found])
 
-    def place(self, tree: Any) -> Any:
-        """Copy a tree to the devices, with the shardings that `shardings` returns.
+    def place(self, tree: Any, shardings: Any = None) -> Any:
+        """Copy a tree to the devices, leaf by leaf. Each device receives only its part of a leaf.
 
         Args:
             tree: pytree as for `shardings`, with arrays as leaves.
+            shardings: a pytree of the shardings of the leaves. None stands for `self.shardings(tree)`.
 
         Returns:
             The tree as `jax.Array`s, which never share memory with `tree`. A step may therefore donate the memory of
@@ -180,10 +194,8 @@ class Layout:
             TypeError: if a leaf is not an array of numbers.
         """
         tree = as_arrays(tree, "parallel.Layout.place")
-        # Without this copy, device_put reuses an array that is already on the device, even with may_alias=False.
-        own = jax.tree.map(lambda x: x.copy() if isinstance(x, jax.Array) else x, tree)
-        shardings = self.shardings(own)
-        return jax.tree.map(_put, own, shardings) if process_count() > 1 else jax.device_put(own, shardings)
+        put = _put if process_count() > 1 else _put_copy
+        return jax.tree.map(put, tree, self.shardings(tree) if shardings is None else shardings)
 
     def replicate(self, tree: Any) -> Any:
         """Copy a tree of host arrays, such as a batch that does not divide evenly, to every device."""
@@ -219,11 +231,16 @@ class Layout:
         Args:
             rows: number of rows of the batch, B.
 
+        Raises:
+            ValueError: if B is not a multiple of `batch_parts`.
+
         Example:
             >>> make_layout({"data": 2}).own_rows(4)  # one process has all rows
             array([0, 1, 2, 3])
         """
-        size = integer("parallel.Layout.own_rows", "rows", rows, 0) // self.batch_parts
+        integer("parallel.Layout.own_rows", "rows", rows, 0)
+        check_batch_size(rows, self.batch_parts, where="parallel.Layout.own_rows")
+        size = rows // self.batch_parts
         return (np.asarray(self.own_parts)[:, None] * size + np.arange(size)).reshape(-1)
 
     @functools.cached_property
@@ -257,10 +274,15 @@ class Layout:
         return jax.make_array_from_callback((size * self.batch_parts, *np.shape(own)[1:]), sharding, part)
 
     def _batch_sharding(self, path: tuple[Any, ...], leaf: Any) -> NamedSharding:
-        parts = self.mesh.shape.get(CONTEXT, 1)
-        if parts == 1 or _name(path) not in self.sequences:
+        parts, name, shape = self.mesh.shape.get(CONTEXT, 1), _name(path), np.shape(leaf)
+        if parts == 1 or (self.sequences is not None and name not in self.sequences):
             return self.by_rows
-        check_length(np.shape(leaf)[1], parts, where="parallel.Layout.shard")
+        if self.sequences is None and (len(shape) < 2 or not shape[1] or shape[1] % parts):
+            return self.by_rows
+        where = "parallel.Layout.shard"
+        if len(shape) < 2:
+            raise ValueError(f"{where}: {name!r} is no sequence; expected (rows, length, …), got {shown(leaf)}.")
+        check_length(shape[1], parts, where=where)
         return NamedSharding(self.mesh, PartitionSpec(self.batch_axes, CONTEXT))
 
     def gather(self, tree: Any) -> Any:
@@ -336,6 +358,12 @@ def _put(array: Any, sharding: NamedSharding) -> jax.Array:
         return wrap_keys(_put(jax.random.key_data(array), sharding), array.dtype)
     host = np.asarray(array)
     return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
+
+
+def _put_copy(array: Any, sharding: NamedSharding) -> jax.Array:
+    """Place a copy of an array on the devices of this process, which are all devices of the run."""
+    # Without this copy, device_put reuses an array that is already on the device, even with may_alias=False.
+    return jax.device_put(array.copy() if isinstance(array, jax.Array) else array, sharding)
 
 
 def _on_host(array: Any) -> Any:

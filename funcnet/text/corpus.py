@@ -10,6 +10,7 @@ paragraphs (speeches, articles, books). With `"blank-line"`, a file contains man
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import re
@@ -50,14 +51,18 @@ class Corpus:
 
     Attributes:
         sources: files of the corpus, in order.
-        layout: layout of plain text, `"file"` or `"blank-line"`, either given by the caller or guessed by
-            `open_corpus`.
+        division: layout of plain text, `"file"` or `"blank-line"`, or `"auto"` to guess it.
         field: name of the field or column that contains the text of a row.
     """
 
     sources: tuple[Source, ...]
-    layout: TextLayout
+    division: TextLayout | Literal["auto"]
     field: str = "text"
+
+    @functools.cached_property
+    def layout(self) -> TextLayout:
+        """The layout of plain text. To guess it, the beginnings of the files are read when it is asked for."""
+        return _guess_layout(self.sources) if self.division == "auto" else self.division
 
     @property
     def bytes(self) -> int:
@@ -162,7 +167,7 @@ def open_corpus(
             "contain text.",
             stacklevel=2,
         )
-    return Corpus(sources, _guess_layout(sources) if documents == "auto" else documents, field)
+    return Corpus(sources, documents, field)
 
 
 def read_corpus(

@@ -266,13 +266,15 @@ class Checkpoints:
         return self.restore(template, shardings)
 
 
-def resume(checkpoints: Checkpoints, start: Any, layout: Layout) -> Restored:
+def resume(checkpoints: Checkpoints, template: Any, layout: Layout, start: Callable[[], Any] | None = None) -> Restored:
     """Restore the newest undamaged checkpoint, or start again at step 0. Print the step from which the run continues.
 
     Args:
         checkpoints: the checkpoints of the run; its `say` prints the line.
-        start: the initial state, for a run that was killed before its first checkpoint.
+        template: the initial state, or its `jax.ShapeDtypeStruct`s.
         layout: the layout of the resumed run. The checkpoint may have been saved under a different layout.
+        start: function that returns the initial state, placed on the devices, for a run that was killed before its
+            first checkpoint. None places `template`, which must then have arrays.
 
     Returns:
         A `Restored` with the state on the devices. If there is no checkpoint, `step` is 0 and `about` is empty.
@@ -289,10 +291,10 @@ def resume(checkpoints: Checkpoints, start: Any, layout: Layout) -> Restored:
         No complete checkpoint was found; starting again at step 0.
         0
     """
-    restored = checkpoints.restore(start, layout.shardings(start))
+    restored = checkpoints.restore(template, layout.shardings(template))
     if restored is None:
         checkpoints.say("No complete checkpoint was found; starting again at step 0.")
-        return Restored(layout.place(start), 0, {})
+        return Restored(layout.place(template) if start is None else start(), 0, {})
     checkpoints.say(f"Resuming from the checkpoint of step {restored.step:,}.")
     return restored
 

@@ -1,6 +1,4 @@
-"""A cache of compiled programs on disk. When the same run is started again, only programs that take less than half a
-second to compile are compiled again.
-"""
+"""A cache of compiled programs on disk. When the same run is started again, no program is compiled again."""
 
 import hashlib
 import os
@@ -35,7 +33,8 @@ def enable(folder: str | Path | None = None) -> Path | None:
     if not os.access(cache, os.W_OK):
         return None
     jax.config.update("jax_compilation_cache_dir", str(cache))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    for limit in ("min_compile_time_secs", "min_entry_size_bytes"):
+        jax.config.update(f"jax_persistent_cache_{limit}", 0)  # also small programs: an initialisation has a hundred
     return cache
 
 

@@ -141,7 +141,8 @@ def fit(
         save_every: number of steps between two checkpoints, or "epoch". 0 saves a checkpoint only at the end.
         keep: number of newest checkpoints to keep. Without `best`, the checkpoint with the lowest validation loss is
             kept too.
-        devices, mesh, shard, parallel, precision: see `DeviceSettings`.
+        devices, mesh, shard, parallel, precision: see `DeviceSettings`. If the mesh has an axis `context`, the run
+            shards all arrays of a batch along it whose dimension 1 is a multiple of the size of the axis; see `Layout`.
         rewind_above: see `CheckpointSettings`.
         nan_trace: see `LoopSettings`.
         replay: folder of a failed step, `replay/step-…` in a run directory. `fit` then repeats this step and prints the

@@ -1,6 +1,8 @@
 """The data of `fit`: what may be passed as `data` and `validation`, and the loader that reads it."""
 
+import hashlib
 import inspect
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -9,19 +11,23 @@ import numpy as np
 
 from funcnet import nn
 from funcnet.arguments import expect, shown
-from funcnet.data import ArrayDataset, DataLoader
+from funcnet.data import ArrayDataset, DataLoader, Subset, TensorDataset, default_collate
 from funcnet.data.arguments import is_iterable_style
+from funcnet.data.gather import Arrays, items_of, reader_of
 from funcnet.train.batches import OpenedBatches
+from funcnet.train.shapes import describe_shapes, digest_of_arrays
 
 __all__ = [
     "check_data",
     "check_shared",
+    "divides_rows",
     "epoch_length",
     "is_function",
     "length_of",
     "make_loader",
     "open_function",
     "rows_per_step",
+    "what_is_read",
 ]
 
 EXPECTED = "a dict of arrays, a dataset, a DataLoader of funcnet.data, or a function that returns batches"
@@ -111,6 +117,43 @@ def epoch_length(loader: Any) -> int | None:
     if not isinstance(loader, DataLoader) or loader.is_iterable or loader.state_dict()["resumes"] != "position":
         return None
     return len(loader)
+
+
+def divides_rows(loader: Any) -> bool:
+    """Return whether each process of a run can read only its own rows of a batch. The order of the rows must be known
+    in advance, and the shape of a batch must not depend on its rows, as it does if `collate_fn` pads them.
+
+    >>> divides_rows(DataLoader(np.arange(4), 2)), divides_rows(DataLoader(np.arange(4), 2, collate_fn=list))
+    (True, False)
+    """
+    if not isinstance(loader, DataLoader) or loader.is_iterable or loader.batch_size is None:
+        return False
+    return (
+        loader.collate_fn is default_collate
+        and loader.state_dict()["resumes"] == "position"
+        and _stacks(loader.dataset)
+    )
+
+
+def _stacks(dataset: Any) -> bool:
+    """Return whether a batch of a dataset consists of stacked items. A method `__getitems__` may do something else."""
+    items = items_of(dataset)
+    if isinstance(items, Subset):
+        return _stacks(items.dataset)
+    known = {kind.__getitems__ for kind in (ArrayDataset, TensorDataset, Arrays)}
+    return reader_of(items) is None or getattr(type(items), "__getitems__", None) in known
+
+
+def what_is_read(loader: DataLoader) -> dict[str, Any]:
+    """Return what the processes of a run that read their own rows of a loader must have in common, by name."""
+    indices = DataLoader(np.arange(len(loader.dataset)), loader.batch_size, sampler=loader.sampler).batch(0).tolist()
+    first = next(iter(DataLoader(loader.dataset, 1, sampler=indices[:1], seed=loader.seed)))
+    digest = hashlib.sha256(str(indices).encode()).hexdigest()
+    return {
+        "the order of the rows": json.dumps(loader.position(0), default=str),
+        "the first batch": f"rows {str(indices[:8])[1:-1]}{', …' * (len(indices) > 8)} (SHA-256 {digest:.12}…)",
+        "the first row": f"{describe_shapes(first)}, SHA-256 {digest_of_arrays(first):.12}…",
+    }
 
 
 def length_of(loader: Any) -> int | None:

@@ -1,9 +1,10 @@
 """The evaluation of `fit`: means of the losses over all elements, and metrics of all outputs together."""
 
+import copy
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,16 +12,17 @@ import numpy as np
 
 from funcnet import tree
 from funcnet.arguments import shown
-from funcnet.data import Prefetcher
-from funcnet.parallel import first_decides, is_first
+from funcnet.data import DataLoader, Prefetcher
+from funcnet.parallel import Layout, first_decides, is_first
 from funcnet.train.batches import OpenedBatches
+from funcnet.train.fit_data import divides_rows
 from funcnet.train.interruption import Interruption
 from funcnet.train.shapes import describe_shapes
 from funcnet.train.state import TrainState
 from funcnet.train.step import evaluate
 from funcnet.train.task import Best
 
-__all__ = ["Evaluated", "FitEvaluator", "checked_metrics"]
+__all__ = ["Evaluated", "FitEvaluator", "checked_metrics", "validation_batches"]
 
 Model = tuple[Any, ...]  # (params, state) or (params, state, extra), on the devices
 
@@ -45,6 +47,45 @@ class Evaluated:
     state: tree.Tree
 
 
+class HostBatch(NamedTuple):
+    """A batch that this process has read, and the function that places it on the devices."""
+
+    rows: Any
+    place: Callable[[Any], Any]
+
+    def on_devices(self) -> Any:
+        return self.place(self.rows)
+
+
+def validation_batches(
+    loader: Any, layout: Layout, own_rows: Callable[[int], Any] | None
+) -> Callable[[int], Iterator[HostBatch]]:
+    """Return a function that opens the batches of an evaluation. A batch that cannot be divided among the devices, such
+    as the last one, is read by every process, and copied to every device. Of other batches, each process reads its own
+    rows, if `own_rows` is given and the loader allows it.
+    """
+    if own_rows is None or not divides_rows(loader):
+
+        def place(batch: Any) -> Any:
+            rows = len(jax.tree.leaves(batch)[0])
+            return layout.replicate(batch) if rows % layout.batch_parts else layout.shard(batch)
+
+        def read(_: int) -> Iterator[HostBatch]:
+            for batch in loader.epoch() if isinstance(loader, DataLoader) else loader():
+                yield HostBatch(batch, place)
+
+        return read
+    loader, total = copy.copy(loader), len(loader.sampler)
+    loader.read_rows(lambda rows: np.arange(rows) if rows % layout.batch_parts else own_rows(rows))
+
+    def read_own(_: int) -> Iterator[HostBatch]:
+        for number, batch in enumerate(loader.epoch()):
+            rows = min(loader.batch_size, total - number * loader.batch_size)
+            yield HostBatch(batch, layout.replicate if rows % layout.batch_parts else layout.shard_own)
+
+    return read_own
+
+
 @dataclasses.dataclass
 class FitEvaluator:
     """Evaluates a net on the validation data of `fit`.
@@ -52,8 +93,8 @@ class FitEvaluator:
     Attributes:
         step: the compiled step, which returns the `sums` and `counts` of `make_eval_step`, and `outputs` if there is
             `predict`.
-        epoch: function that returns the batches of one evaluation, opened by `OpenedBatches`.
-        place: function that places a batch on the devices.
+        epoch: function that returns the batches of one evaluation, from `validation_batches`, opened by
+            `OpenedBatches`.
         stop: the interruption of the run.
         metrics: the argument `metrics` of `fit`.
         after_evaluation: the argument `after_evaluation` of `fit`.
@@ -62,7 +103,6 @@ class FitEvaluator:
 
     step: Callable[..., dict[str, Any]]
     epoch: OpenedBatches
-    place: Callable[[Any], Any]
     stop: Interruption
     metrics: Callable[..., Mapping[str, Any]] | None
     after_evaluation: Callable[[Evaluated], Any] | None
@@ -88,9 +128,9 @@ class FitEvaluator:
         if batch is None:
             raise ValueError("train.fit: validation has no batch; expected at least one, got none.")
         try:
-            figures, outputs = self._means(model, [self.place(batch)])
+            figures, outputs = self._means(model, [batch.on_devices()])
         except Exception as error:
-            error.add_note(f"in the evaluation of the first batch of validation, {describe_shapes(batch)}")
+            error.add_note(f"in the evaluation of the first batch of validation, {describe_shapes(batch.rows)}")
             raise
         own = first_decides(lambda: self._tried(outputs, figures))
         figures = {**figures, **own} if own is not None else self._measure(model)[0]
@@ -103,7 +143,7 @@ class FitEvaluator:
 
     def _measure(self, model: Model) -> tuple[dict[str, Any], Any]:
         """Return (metrics, outputs) of all batches."""
-        with Prefetcher(self.epoch(0), transfer=self.place) as batches:
+        with Prefetcher(self.epoch(0), transfer=HostBatch.on_devices) as batches:
             figures, outputs = self._means(model, batches)
         if not self.stop.requested:
             figures |= first_decides(lambda: self._metrics(outputs, figures))

@@ -20,8 +20,8 @@ from funcnet.train.batches import LoaderBatches, OpenedBatches
 from funcnet.train.best import goodness
 from funcnet.train.calls import calling
 from funcnet.train.errors import RunError
-from funcnet.train.fit_data import epoch_length, length_of, make_loader
-from funcnet.train.fit_evaluation import Evaluated, FitEvaluator
+from funcnet.train.fit_data import divides_rows, epoch_length, length_of, make_loader, what_is_read
+from funcnet.train.fit_evaluation import Evaluated, FitEvaluator, validation_batches
 from funcnet.train.fit_loss import Bound, checked_losses, checked_outputs
 from funcnet.train.loop import Cadence
 from funcnet.train.nan_trace import lift, lower
@@ -117,6 +117,10 @@ class FitTask(Task):
             )
         loop, checkpoint = settings.loop, settings.checkpoint
         self._loader = make_loader(plan.data, loop.batch_size, settings.run.seed)
+        if context.own_rows is not None and divides_rows(self._loader):
+            self._loader = copy.copy(self._loader)  # the user's loader reads all rows
+            self._loader.read_rows(context.own_rows)
+            self.reads_own_rows = True
         self.cadence = self._cadence()
         self.optimizer, self.schedule, self.best = plan.optimizer, plan.schedule, plan.best
         self.evaluated = "averaged weights, held-out" if plan.evaluate_ema else "held-out"
@@ -148,6 +152,9 @@ class FitTask(Task):
 
     def init(self, seed: int) -> tuple[Any, Any]:
         return super().init(seed) if self.plan.start is None else self.plan.start
+
+    def initializer(self) -> Callable[[jax.Array], Any] | None:
+        return self.net.init if self.plan.start is None else None
 
     def shapes(self) -> tuple[Any, Any] | None:
         return self.plan.start
@@ -214,6 +221,9 @@ class FitTask(Task):
         epochs = self.settings.epochs if cadence.total_steps is None else None
         return LoaderBatches(self._loader, epochs, by_epoch=by_epoch)
 
+    def what_is_read(self, seed: int) -> Mapping[str, Any]:
+        return what_is_read(self._loader)
+
     def size(self, batch: Any) -> int:
         return len(jax.tree.leaves(batch)[0])
 
@@ -238,13 +248,10 @@ class FitTask(Task):
                 found["outputs"], _ = self._call(self._outputs, params, state, batch, extra, training=False, rng=key)
             return found
 
-        def place(batch: Any) -> Any:  # the last batch may be too small to be sharded
-            return layout.replicate(batch) if self.size(batch) % layout.batch_parts else layout.shard(batch)
-
         loader = make_loader(plan.validation, self.settings.loop.batch_size, 0, training=False, name="validation")
-        epoch = OpenedBatches(lambda _: loader.epoch() if isinstance(loader, DataLoader) else loader())
         own = (plan.metrics, plan.after_evaluation, plan.evaluate_ema)
-        return FitEvaluator(parallelize(step, layout), epoch, place, self.context.stop, *own)
+        epoch = validation_batches(loader, layout, self.context.own_rows)
+        return FitEvaluator(parallelize(step, layout), OpenedBatches(epoch), self.context.stop, *own)
 
     # ------------------------------------------------------------------------------------------------------ at the end
 

@@ -103,21 +103,27 @@ class TensorBoard:
 
     def __init__(self, folder: str | Path, step: int):
         self.folder, self._files = as_path("train.TensorBoard", "folder", folder), 0
-        integer("train.TensorBoard", "step", step, 0)
-        self._open(step)
-
-    def _open(self, step: int) -> None:
-        from tensorboardX import SummaryWriter  # imported here, because the import takes half a second
-
+        self._step = integer("train.TensorBoard", "step", step, 0)
+        self._writer: Any = None  # opened by the first event
         try:
-            # File names contain the time in seconds. Without a suffix, a run that resumes within the same second would
-            # overwrite the file.
-            suffix = f".{step:08d}" + (f".{self._files}" if self._files else "")
-            before = set(self.folder.glob("*"))
-            self._writer = SummaryWriter(str(self.folder), purge_step=step + 1, filename_suffix=suffix)
-            self._empty = set(self.folder.glob("*")) - before  # the new file, until something is written
+            self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise cannot_write("train.TensorBoard", self.folder, error) from error
+
+    def _opened(self) -> Any:
+        if self._writer is None:
+            # Imported only now: the import takes half a second, or two seconds where torch is installed, which it
+            # imports too. The first step is then running on the devices.
+            from tensorboardX import SummaryWriter
+
+            # File names contain the time in seconds. Without a suffix, a run that resumes within the same second would
+            # overwrite the file.
+            suffix = f".{self._step:08d}" + (f".{self._files}" if self._files else "")
+            try:
+                self._writer = SummaryWriter(str(self.folder), purge_step=self._step + 1, filename_suffix=suffix)
+            except OSError as error:
+                raise cannot_write("train.TensorBoard", self.folder, error) from error
+        return self._writer
 
     def __enter__(self) -> "TensorBoard":
         return self
@@ -137,27 +143,25 @@ class TensorBoard:
             if isinstance(value, list):
                 continue
             tag = f"eval/{name.removeprefix('eval_')}" if name.startswith("eval_") else f"train/{name}"
-            self._writer.add_scalar(tag, value, step)
-            self._empty = set()
+            self._opened().add_scalar(tag, value, step)
 
     def sync(self) -> None:
         """Write the buffered events to the file."""
-        self._writer.flush()
+        if self._writer is not None:
+            self._writer.flush()
 
     def rewind(self, step: int) -> None:
-        """Open a new file, which makes TensorBoard ignore the events after `step` in the earlier files."""
+        """Begin a new file, which makes TensorBoard ignore the events after `step` in the earlier files."""
         self.close()
-        self._files += 1
-        self._open(step)
+        self._files, self._step = self._files + 1, step
 
     def close(self) -> None:
-        """Close the event file. A file without an event is removed."""
-        self._writer.close()
-        for file in self._empty:
-            file.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # the folder has other files
-                self.folder.rmdir()
-        self._empty = set()
+        """Close the event file. A folder without an event is removed."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        with contextlib.suppress(OSError):  # the folder has files
+            self.folder.rmdir()
 
 
 def read_metrics(path: str | Path) -> list[dict[str, Any]]:

@@ -139,7 +139,14 @@ def check_batch(batch: Any, *, where: str) -> None:
 
 
 def check_returns_sums(
-    step: Callable[..., Any], model: Any, batch: Any, key: jax.Array, layout: Layout, *, where: str
+    step: Callable[..., Any],
+    model: Any,
+    batch: Any,
+    key: jax.Array,
+    layout: Layout,
+    *,
+    where: str,
+    own: bool = False,
 ) -> None:
     """Check that an objective returns sums over the batch and not means, which the training step would divide by the
     counts a second time.
@@ -153,18 +160,20 @@ def check_returns_sums(
         step: evaluation step of the objective, from `make_eval_step`.
         model: the model of the step, placed on the devices.
         batch: a host batch. The part that the check uses has at most half of the rows of `batch`, but at least one row
-            per shard (`layout.batch_parts`).
+            per shard.
         key: random key, for an objective that is random in eval mode too.
         layout: layout of the run.
         where: the name of the caller, for the message.
+        own: whether `batch` has only the rows of this process.
 
     Raises:
         ValueError: if a value grows by less than a half. The message says what to return.
     """
     compiled = parallelize(step, layout)
-    run = lambda batch: jax.device_get(compiled(model, layout.shard(batch), layout.place(key)))
+    place, parts = (layout.shard_own, len(layout.own_parts)) if own else (layout.shard, layout.batch_parts)
+    run = lambda batch: jax.device_get(compiled(model, place(batch), layout.place(key)))
     half = len(jax.tree.leaves(batch)[0]) // 2
-    rows = max(1, half // layout.batch_parts) * layout.batch_parts
+    rows = max(1, half // parts) * parts
     part = jax.tree.map(lambda x: np.asarray(x)[:rows], batch)
     try:
         once, twice = (run(rows)["sums"] for rows in (part, jax.tree.map(lambda x: np.concatenate([x, x]), part)))

@@ -98,9 +98,9 @@ def _start(trials: Trials, bundle: Bundle) -> tuple[Any, Any]:
     """Return (the train state from which the step is repeated, placed on the devices; the `about` of its
     checkpoint).
     """
-    first = trials.start(bundle.seed)
     if not bundle.start:
-        return trials.layout.place(first), {}
+        return trials.start(bundle.seed), {}
+    first = trials.start.shapes(bundle.seed)
     with Checkpoints(bundle.checkpoints) as checkpoints:
         restored = checkpoints.restore(first, trials.layout.shardings(first))
     if restored is None or restored.step != bundle.start:

@@ -13,7 +13,7 @@ from funcnet.arguments import mapping, number, patterns, transformation
 from funcnet.optim import swa_utils
 from funcnet.train.storable import storable_leaves
 
-__all__ = ["TrainState", "create"]
+__all__ = ["TrainState", "create", "storable_start"]
 
 
 @flax.struct.dataclass
@@ -80,16 +80,30 @@ def create(
     patterns(where, "trainable", trainable)
     if ema is not None:
         number(where, "ema", ema, 0, 1)
-    given = {"params": params, "state": state} | ({} if extra is None else {"extra": extra})
-    storable_leaves(given, where)
-    given = _as_on_device(given)
-    params, state, own = given["params"], given["state"], jax.tree.map(jnp.asarray, given.get("extra"))
+    params, state, own = storable_start(params, state, extra)
     chosen, _ = tree.partition(params, trainable, where=f"{where}: trainable")
     average = None if ema is None else swa_utils.AveragedModel.create(params, state, swa_utils.get_ema_avg_fn(ema))
     opt_state = {"opt_state": optimizer.init(chosen)}
     storable_leaves(opt_state, where)
     zero = jnp.zeros((), jnp.int32)
     return TrainState(params, state, _as_on_device(opt_state)["opt_state"], zero, average, own, zero)
+
+
+def storable_start(params: tree.Tree, state: tree.Tree, extra: Any = None) -> tuple[tree.Tree, tree.Tree, Any]:
+    """Return (params, state, extra) with the dtypes that the leaves have on a device. Numpy arrays in params and state
+    stay on the host.
+
+    Raises:
+        TypeError, ValueError: if a checkpoint cannot store the leaves; see `create`.
+
+    Example:
+        >>> storable_start({"w": np.ones(2, np.float32)}, {})[0]["w"]
+        array([1., 1.], dtype=float32)
+    """
+    given = {"params": params, "state": state} | ({} if extra is None else {"extra": extra})
+    storable_leaves(given, "train.create")
+    given = _as_on_device(given)
+    return given["params"], given["state"], jax.tree.map(jnp.asarray, given.get("extra"))
 
 
 def _as_on_device(given: Any) -> Any:

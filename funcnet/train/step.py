@@ -153,9 +153,7 @@ def make_step(
         gradient = jax.grad(loss_of_sums, has_aux=True)
         inputs = train_state.state, *_micro_batches(batch, accumulate), rng
         (grads, _), (sums, _), state = _accumulated(gradient, (chosen, {}), *inputs)
-        grads, sums = sum_over((grads, sums), axis_name)
-        state = agreed(state, axis_name)
-
+        (grads, sums), state = sum_over((grads, sums), axis_name), agreed(state, axis_name)
         others: dict[str, Any] = _learning_rate(schedule, train_state) | {"grad_norm": optax.tree.norm(grads)}
         loss = means(sums, totals)["loss"]
         updates, opt_state = optimizer_updates(optimizer, grads, train_state.opt_state, chosen, loss)

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import logging
+import math
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -61,7 +62,8 @@ def read_arrays(path: Path, template: Any, shardings: Any, stored: Iterable[str]
             else ocp.ArrayRestoreArgs(sharding=targets[name])
             for name in wanted
         }
-        with _checkpointer() as reader:
+        largest = max(math.prod(shape.shape) * shape.dtype.itemsize for shape in wanted.values())
+        with _checkpointer(read_at_once=1 + 2 * largest // 10**9) as reader:
             found = reader.restore(path, args=ocp.args.PyTreeRestore(item=wanted, restore_args=how))
     arrays = []
     for name, leaf in leaves.items():
@@ -76,16 +78,20 @@ def _placed(array: Any, sharding: Any) -> jax.Array:
     return jax.make_array_from_callback(array.shape, sharding, lambda index: np.asarray(array)[index])
 
 
-def _checkpointer() -> ocp.Checkpointer:
+def _checkpointer(read_at_once: int | None = None) -> ocp.Checkpointer:
     """Return an orbax checkpointer that synchronises processes through the coordinator. By default, orbax uses a
     collective operation on the devices, which a thread must not start while a training step runs.
+
+    Args:
+        read_at_once: largest number of gigabytes that the host reads before they are on the devices. By default, orbax
+            reads all arrays at once. An array that is larger than this limit would be an error.
     """
     if process_count() == 1:
-        return ocp.Checkpointer(ocp.PyTreeCheckpointHandler())
+        return ocp.Checkpointer(ocp.PyTreeCheckpointHandler(restore_concurrent_gb=read_at_once))
     options = ocp.options.MultiprocessingOptions(
         active_processes=set(range(process_count())), barrier_sync_key_prefix=f"funcnet-{next(_uses)}"
     )
-    handler = ocp.PyTreeCheckpointHandler(multiprocessing_options=options)
+    handler = ocp.PyTreeCheckpointHandler(restore_concurrent_gb=read_at_once, multiprocessing_options=options)
     return ocp.Checkpointer(handler, multiprocessing_options=options)
 
 

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 import optax
+from numpy.typing import NDArray
 
 from funcnet import nn, tree
 from funcnet.arguments import boolean, expect, integer
-from funcnet.parallel import AXIS, Layout
+from funcnet.parallel import AXIS, Layout, process_count
 from funcnet.train.interruption import Interruption
 from funcnet.train.loop import Cadence, Outcome
 from funcnet.train.precision import Precision
@@ -37,11 +39,20 @@ class Context:
             `Task.layout`.
         precision: precision policy of the step.
         stop: the interruption of the run. Slow code should check `stop.requested`, which is True after a signal.
+        reads_all: whether each process must read all rows.
     """
 
     layout: Layout
     precision: Precision
     stop: Interruption
+    reads_all: bool = False
+
+    @property
+    def own_rows(self) -> Callable[[int], NDArray[np.int64]] | None:
+        """The function that returns the rows which this process reads of a batch of B rows, or None if it reads all
+        rows, as the only process of a run does. A loader accepts it as `read_rows(own_rows)`.
+        """
+        return None if self.reads_all or process_count() == 1 else self.layout.own_rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +132,8 @@ class Task:
         net: the description of the net. The run shards its parameters, buffers and outputs, and those of the
             optimizer state, on the mesh. A task without a net can use only the mesh axis `data`.
         sequences: names of the leaves of a batch that contain sequences, (rows, length, …), which the run shards along
-            the mesh axis `context`.
+            the mesh axis `context`. None shards all leaves whose dimension 1 is a multiple of the size of the axis. ()
+            means that the task does not support the axis.
         layout: the layout of the arrays on the devices. The run sets it after the constructor of the task.
         optimizer: an optax transformation, which includes gradient clipping, if any.
         schedule: the learning rate of the optimizer, for the metrics.
@@ -133,7 +145,8 @@ class Task:
         checks_objective: whether a new run first checks that the objective returns sums. The check compiles the
             objective for two small batches.
         reads_own_rows: if True, each process of a run reads only its share of the data. Of each batch of B rows,
-            `batches` then yields only the rows `context.layout.own_rows(B)`.
+            `batches` then yields only the rows `context.own_rows(B)`. A task that can do so sets this attribute to
+            `context.own_rows is not None`.
         unit: the unit that `size` counts, such as "tokens" or "images".
         shown: {label: name of the metric} for the progress bar.
         evaluated: prefix that is added to the labels of `shown` for the metrics of an evaluation.
@@ -152,7 +165,7 @@ class Task:
     name: str
     cadence: Cadence
     net: nn.Module
-    sequences: tuple[str, ...] = ()
+    sequences: tuple[str, ...] | None = None
     layout: Layout
     optimizer: optax.GradientTransformation
     schedule: optax.Schedule | None = None
@@ -184,6 +197,15 @@ class Task:
         params, state = jax.jit(self.net.init)(jax.random.key(seed))
         return params, state
 
+    def initializer(self) -> Callable[[jax.Array], tuple[tree.Tree, tree.Tree]] | None:
+        """Return a pure function of a key whose result for `jax.random.key(seed)` is `init(seed)`, or None if there is
+        no such function. The run compiles it, so that each device computes only its own part of each array. The result
+        of `init` is on one device or on the host before it is sharded.
+
+        By default, the function is `net.init`, or None if a subclass overrides `init`.
+        """
+        return self.net.init if hasattr(self, "net") and type(self).init is Task.init else None
+
     def shapes(self) -> tuple[tree.Tree, tree.Tree] | None:
         """Return (params, state) of `net` with shapes and dtypes. None, the default, stands for those of `net.init`. A
         task whose net has lazy modules must override this method.
@@ -212,6 +234,16 @@ class Task:
         A batch must depend only on the seed and its step, so that a resumed run sees the same data.
         """
         raise NotImplementedError
+
+    def place(self, batch: Any) -> Any:
+        """Place a batch on the devices, of which this process has read all rows or, with `reads_own_rows`, its own."""
+        return self.layout.shard_own(batch) if self.reads_own_rows else self.layout.shard(batch)
+
+    def what_is_read(self, seed: int) -> Mapping[str, Any]:
+        """Return what all processes must have in common, by name, if each reads only its own rows: the order of the
+        rows, for example. Facts and settings of a run are compared in any case.
+        """
+        return {}
 
     def size(self, batch: Any) -> int:
         """Return the number of tokens, images, … in a host batch, without padding, for the throughput."""

@@ -34,7 +34,8 @@ from funcnet.train.report import draw_report
 from funcnet.train.seeds import summarise
 from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings
 from funcnet.train.shapes import Shapes, ShapeWatch, describe_shapes, digest_of_arrays
-from funcnet.train.state import TrainState, create
+from funcnet.train.start import Start
+from funcnet.train.state import TrainState
 from funcnet.train.step import make_eval_step, make_step
 from funcnet.train.task import Best, Context, Ended, Task, layout_for
 
@@ -103,6 +104,7 @@ class Trials:
                 f"rewind_above = 0, got {task.rewind_above:g}."
             )
         self.layout = task.layout = layout_for(task, context.layout)
+        self.start = Start(task, self.layout)
         self.stop = context.stop
         self.evaluate = task.evaluator()
         self._step: Callable[..., Any] | None = None
@@ -112,12 +114,7 @@ class Trials:
         self._shapes: set[Shapes] = set()
 
     def check_objective(self) -> None:
-        """Check with the first batch that the objective returns sums; see `check_returns_sums`.
-
-        If a run has several processes, and each process reads only its share of the rows, nothing is checked.
-        """
-        if self.task.reads_own_rows and process_count() > 1:
-            return  # a run of one process checks the objective
+        """Check with the first batch that the objective returns sums; see `check_returns_sums`."""
         seed = self._seeds[0]
         first = self._started[seed] = self.start(seed)
         batches = self._opened[seed] = OpenedBatches(self.task.batches(seed))  # the first step uses this batch
@@ -131,19 +128,13 @@ class Trials:
         check_batch(batch, where=self.where)
         step = make_eval_step(self.task.objective, self.task.counts, precision=self.context.precision)
         model = (first.params, first.state) if first.extra is None else (first.params, first.state, first.extra)
-        placed = self.layout.place(model)
         try:
-            check_returns_sums(step, placed, batch, key, self.layout, where=self.where)
+            own = self.task.reads_own_rows
+            check_returns_sums(step, model, batch, key, self.layout, where=self.where, own=own)
         except Exception as error:
             error.add_note(f"in the check of the loss with the first batch, {describe_shapes(batch)}")
             raise
-        self.task.check_evaluation(placed)
-
-    def start(self, seed: int) -> TrainState:
-        """Return the train state before step 0, on the host."""
-        task = self.task
-        params, state = task.init(seed)
-        return create(params, state, task.optimizer, trainable=task.trainable, ema=task.ema, extra=task.extra(seed))
+        self.task.check_evaluation(model)
 
     def all(self, folder: Path) -> bool:
         """Train with every seed, and summarise the results if there are several seeds. Return False if a signal stopped
@@ -175,12 +166,12 @@ class Trials:
         with Checkpoints(
             out / "checkpoints", keep=task.keep, best_metric=None if task.best else "eval_loss"
         ) as checkpoints:
-            first = self._started.pop(seed) if seed in self._started else self.start(seed)
-            if not is_resumed:
-                begin = Restored(self.layout.place(first), 0, {})
+            if is_resumed:
+                begin = resume(checkpoints, self.start.shapes(seed), self.layout, functools.partial(self.start, seed))
             else:
-                begin = resume(checkpoints, first, self.layout)
-            self._announce(first)
+                first = self._started.pop(seed) if seed in self._started else self.start(seed)
+                begin = Restored(first, 0, {})
+            self._announce(begin.state)
             best = None
             if task.best is not None and self.evaluate is not None:
                 rows = read_metrics(out / "metrics.jsonl") if is_resumed else []
@@ -210,7 +201,7 @@ class Trials:
         first = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), begin.state)
         with self._loggers(out, _logged(begin), begin.step) as loggers:
             say = loggers[-1].say if loggers else lambda text: None
-            restart = lambda: self.layout.place(self.start(seed))
+            restart = functools.partial(self.start, seed)
             about = (out, self.where, self.config, seed, self.layout)
             place, size = self._reading(seed)
             return train(
@@ -267,26 +258,30 @@ class Trials:
         """Return the function that places a batch on the devices, and the function that counts the tokens of a batch.
 
         If each process reads all rows, the first batches of the processes are compared. If each process reads only its
-        own rows, the number of tokens in the complete batch is estimated from these rows.
+        own rows, their shapes are compared, with `Task.what_is_read`, and the number of tokens in the complete batch is
+        estimated from these rows.
         """
         if process_count() == 1:
-            return self.layout.shard, self.task.size
+            return self.task.place, self.task.size
         if not self.task.reads_own_rows:
             return self._comparing(seed), self.task.size
+        check_equal(self.task.what_is_read(seed), where=self.where, advice=SAME_BATCHES)
         share = self.layout.batch_parts / len(self.layout.own_parts)
-        return self.layout.shard_own, lambda batch: round(self.task.size(batch) * share)
+        return self._comparing(seed), lambda batch: round(self.task.size(batch) * share)
 
     def _comparing(self, seed: int) -> Callable[[Any], Any]:
         """Return a function that places a batch on the devices. For the first batch of a training, it raises a
-        ProcessError if another process has read another batch.
+        ProcessError if another process has read another batch, or, of its own rows, one of other shapes.
         """
+        is_own = self.task.reads_own_rows
         names = itertools.chain([f"first batch, seed {seed}"], itertools.repeat(None))
 
         def place(batch: Any) -> Any:
             if (name := next(names)) is not None:
-                facts = {"the first batch": f"{describe_shapes(batch)}, SHA-256 {digest_of_arrays(batch):.12}…"}
+                content = "" if is_own else f", SHA-256 {digest_of_arrays(batch):.12}…"
+                facts = {"the first batch": f"{describe_shapes(batch)}{content}"}
                 check_equal(facts, where=self.where, name=name, advice=SAME_BATCHES)
-            return self.layout.shard(batch)
+            return self.task.place(batch)
 
         return place
 

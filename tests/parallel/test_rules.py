@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
+from funcnet import functional as F
 from funcnet import nn, optim, parallel, train
 from funcnet.models import bert, resnet
 from funcnet.tasks.pretraining import objective as losses
@@ -159,6 +160,51 @@ def test_a_length_that_context_does_not_divide_is_named():
     layout = parallel.make_layout("context=8").for_net(net(), SEQUENCES)
     with pytest.raises(ValueError, match=r"context=8 does not divide the length .* got 60. Use a length of 56 or 64"):
         layout.shard({"input_ids": np.zeros((2, 60), np.int32)})
+
+
+class Attends(nn.Module):
+    """A module that calls the function of attention itself."""
+
+    shards_sequences = True
+
+    def forward(self, x):
+        return F.scaled_dot_product_attention(x, x, x)
+
+
+SHAPES = {"ids": (4, 8), "vectors": (4, 12, 3), "shifted": (4, 9), "labels": (4,), "none": (4, 0), "image": (4, 3, 8)}
+
+
+def sharded_by_length(layout):
+    """The leaves of a batch of these shapes that are sharded along `context`; all leaves are sharded by rows."""
+    placed = layout.shard({name: np.zeros(shape, np.int32) for name, shape in SHAPES.items()})
+    specs = {name: tuple(array.sharding.spec) for name, array in placed.items()}
+    assert {spec[0] for spec in specs.values()} == {"data"}
+    return [name for name, spec in specs.items() if spec[1:] == ("context",)]
+
+
+@pytest.mark.parametrize("module", [nn.MultiheadAttention(8, 2), nn.TransformerEncoderLayer(8, 2), Attends()])
+def test_sequences_are_found_by_their_length(module):
+    layout = parallel.make_layout("data=2,context=4")
+    assert sharded_by_length(layout.for_net(module)) == ["ids", "vectors"]
+    assert sharded_by_length(layout.for_net(module, ("ids",))) == ["ids"]
+
+
+def test_a_named_sequence_without_a_length_is_refused():
+    layout = parallel.make_layout("data=2,context=4").for_net(Attends(), ("labels",))
+    with pytest.raises(ValueError, match=r"'labels' is no sequence; expected .*, got .* int32\[4\]"):
+        sharded_by_length(layout)
+
+
+@pytest.mark.parametrize(
+    ("module", "sequences", "advice"),
+    [
+        (nn.Linear(8, 8), None, "set shards_sequences = True in the class"),
+        (Attends(), (), "name the sequences of the batch"),
+    ],
+)
+def test_a_net_that_splits_no_sequences_is_an_error(module, sequences, advice):
+    with pytest.raises(ValueError, match=rf"no sequence of .*'context'.* Use data in its place, or {advice}"):
+        parallel.make_layout("data=2,context=4").for_net(module, sequences)
 
 
 @pytest.mark.parametrize(

@@ -28,12 +28,19 @@ except ValueError as error:
     print(error)
     parallel.leave(7)
 """
+ALL = "the first batch = 'x: float32[8, 1], SHA-256 "  # each process reads all rows
 MISTAKES = {
-    "the seed of a loader": "data = DataLoader(rows, 8, shuffle=True, seed=index, drop_last=True)",
-    "torch's DistributedSampler": "import torch.utils.data\n"
-    "data = DataLoader(rows, 8, sampler=torch.utils.data.DistributedSampler(rows, 2, index), drop_last=True)",
-    "other rows": "data = {'x': x + index}",
-    "a function": "data = lambda start_step: iter([{'x': x[:8] * index}] * 4)",
+    "the seed of a loader": (
+        "data = DataLoader(rows, 8, shuffle=True, seed=index, drop_last=True)",
+        "the first batch = 'rows ",
+    ),
+    "torch's DistributedSampler": (
+        "import torch.utils.data\n"
+        "data = DataLoader(rows, 8, sampler=torch.utils.data.DistributedSampler(rows, 2, index), drop_last=True)",
+        ALL,
+    ),
+    "other rows": ("data = {'x': x + index}", "the first row = 'x: float32[1, 1], SHA-256 "),
+    "a function": ("data = lambda start_step: iter([{'x': x[:8] * index}] * 4)", ALL),
 }
 
 
@@ -48,9 +55,10 @@ def run(folder, data):
 @pytest.mark.slow
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_processes_that_read_different_batches_are_named(mistake, tmp_path):
-    for code, output in run(tmp_path, MISTAKES[mistake]):
+    data, named = MISTAKES[mistake]
+    for code, output in run(tmp_path, data):
         assert code == 7, output
-        assert "train.fit: the processes disagree; expected the first batch = 'x: float32[8, 1], SHA-256 " in output
+        assert f"train.fit: the processes disagree; expected {named}" in output, output
         assert "in process 1. All processes must read the same batches" in output
     assert not (tmp_path / "run").exists()
 

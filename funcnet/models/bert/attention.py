@@ -8,14 +8,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import PartitionSpec
 
 from funcnet import functional as F
 from funcnet import nn
 from funcnet.functional import checks
 from funcnet.functional.attention_core import attend
+from funcnet.functional.context_mesh import CONTEXT, context_size
 from funcnet.models.bert.configuration import BertConfig
-from funcnet.nn.core.sharding import CONTEXT, rules
+from funcnet.nn.core.sharding import rules
 
 __all__ = ["BertAttention", "BertSelfOutput", "attention_bias"]
 
@@ -53,11 +53,6 @@ def attention_bias(attention_mask: jax.Array | None, dtype: jnp.dtype) -> jax.Ar
     return jnp.where((shown == 0) | (shown == 1), bias, jnp.nan)
 
 
-def context_size() -> int:
-    """Return the size of the mesh axis `context`, or 1 if no surrounding mesh has this axis."""
-    return int(jax.sharding.get_abstract_mesh().shape.get(CONTEXT, 1))
-
-
 class BertSelfAttention(nn.Module):
     """Multi-head self-attention: queries, keys and values are projections of the same vectors.
 
@@ -70,6 +65,8 @@ class BertSelfAttention(nn.Module):
 
     Reference: Shaw et al. 2018, arXiv:1803.02155; Huang et al. 2020, arXiv:2009.13658, methods 1 to 4
     """
+
+    shards_sequences = True
 
     def __init__(self, config: BertConfig):
         super().__init__()
@@ -109,24 +106,11 @@ class BertSelfAttention(nn.Module):
                 f"axis {CONTEXT!r}; expected position_embedding_type='absolute', got {self.kind!r}."
             )
         rate = self.dropout.p if self.dropout.training else 0.0
-        axis_name = CONTEXT if context_size() > 1 else None
-
-        def run(query: jax.Array, key: jax.Array, value: jax.Array, bias: Any, rng: Any) -> jax.Array:
-            query, key, value = (one.swapaxes(1, 2) for one in (query, key, value))
-            parts: dict[str, Any] = {"context_parallel": self.context_parallel, "block_size": self.block_size}
-            parts["axis_name"] = axis_name
-            return F.scaled_dot_product_attention(query, key, value, bias, rate, rng=rng, **parts).swapaxes(1, 2)
-
+        query, key, value = (one.swapaxes(1, 2) for one in (query, key, value))  # (B, H, T, E)
         rng = self.dropout.make_rng() if rate > 0 else None
-        if axis_name is None:
-            return run(query, key, value, bias, rng)
-        part, whole = PartitionSpec(None, CONTEXT), PartitionSpec()
-        of_keys, of_rows = PartitionSpec(None, None, None, CONTEXT), PartitionSpec(None, None, CONTEXT)
-        of_bias = whole if bias is None else of_keys if bias.shape[2] == 1 else of_rows
-        specs = (part, part, part, of_bias, whole)
-        return jax.shard_map(run, in_specs=specs, out_specs=part, axis_names={CONTEXT}, check_vma=False)(
-            query, key, value, bias, rng
-        )
+        how: dict[str, Any] = {"context_parallel": self.context_parallel, "block_size": self.block_size}
+        attended = F.scaled_dot_product_attention(query, key, value, bias, rate, rng=rng, **how)
+        return attended.swapaxes(1, 2)  # (B, T, H, E)
 
     def relative(self, query: jax.Array, key: jax.Array) -> jax.Array:
         """Return the relative scores (B, H, T, T) for query and key (B, T, H, E), scaled like the other scores."""

@@ -19,6 +19,7 @@ from funcnet.models.bert.modeling import BertModel
 from funcnet.models.bert.vocabulary_padding import unpad_vocab
 from funcnet.models.loading import Naming, choose_layers, fill, read_arrays
 from funcnet.nn.core.state_dict import entries_of
+from funcnet.parallel import Layout
 from funcnet.quantization import refuse_int8
 
 __all__ = ["NAMING", "from_pretrained", "save_pretrained"]
@@ -55,6 +56,7 @@ def from_pretrained(
     layers: str | Iterable[str] | None = None,
     key: jax.Array | None = None,
     new_heads: bool = True,
+    layout: Layout | None = None,
 ) -> tuple[Any, Tree, Tree]:
     """Load any BERT checkpoint into any of the models.
 
@@ -77,6 +79,8 @@ def from_pretrained(
         key: random key for new weights. None means `jax.random.key(0)`.
         new_heads: if True, a head that is missing from the file gets new weights. If False, a missing head is an error,
             which is useful for a model that is not trained further.
+        layout: layout from `parallel.make_layout`, for a model that is larger than the memory of a device. Each device
+            then reads only its part of the file; see `models.loading.load`.
 
     Returns:
         (model, params, state): the model and its arrays, in float32.
@@ -124,7 +128,8 @@ def from_pretrained(
     model = cls(asked)
     is_replaced = config is not None
     where = f"{where}: {path}"
-    return model, *fill(model, arrays, NAMING, where, key=key, new_heads=new_heads, reshape_heads=is_replaced)
+    options: dict[str, Any] = {"new_heads": new_heads, "reshape_heads": is_replaced, "layout": layout}
+    return model, *fill(model, arrays, NAMING, where, key=key, **options)
 
 
 def save_pretrained(

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from funcnet.functional.context_mesh import CONTEXT
 from funcnet.nn.core.hooks import Hooks
 
 __all__ = ["CONTEXT", "DATA", "FSDP", "TENSOR", "Rules", "Sharded", "anchored", "rules"]
@@ -25,7 +26,7 @@ __all__ = ["CONTEXT", "DATA", "FSDP", "TENSOR", "Rules", "Sharded", "anchored", 
 DATA = "data"  # the mesh axis along which batches are sharded; the `axis_name` of collectives
 FSDP = "fsdp"  # batches, parameters and optimizer state are sharded along it; parameters are gathered when a layer runs
 TENSOR = "tensor"  # layers are sharded along it: their heads, hidden units and words
-CONTEXT = "context"  # sequences are sharded along it
+# along CONTEXT, sequences are sharded; attention exchanges keys and values (`funcnet.functional.context_mesh`)
 FREE = PartitionSpec.UNCONSTRAINED
 
 Rules = Mapping[str, PartitionSpec]
@@ -79,9 +80,12 @@ class Sharded:
         sharding_rules: {name pattern: PartitionSpec} for the parameters beneath this module. The rules of an outer
             module override those of a module inside it. `funcnet.parallel.sharding_rules` leaves out axes that the mesh
             does not have, and axes whose size does not divide the dimension.
+        shards_sequences: whether this module calls `F.scaled_dot_product_attention`, which splits sequences along the
+            mesh axis `context`. A net needs at least one such module for a mesh with this axis.
     """
 
     sharding_rules: Rules = rules({})
+    shards_sequences: bool = False
 
     def sharding_sizes(self) -> dict[str, tuple[str, int]]:
         """Return {name of a size: (mesh axis, size)}, for example the number of heads. The number of devices along the

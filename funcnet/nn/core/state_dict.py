@@ -8,7 +8,7 @@ one entry per layer.
 import difflib
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +22,8 @@ from funcnet.nn.core import state_dict_hooks as hooks
 from funcnet.nn.core.inits import dtype_in_jax
 from funcnet.nn.core.parameter import Buffer, Parameter, copied
 from funcnet.nn.core.parts import LeafPlace, build, children, description_of, is_stack, join, leaves, walk
+from funcnet.nn.core.sliced import SlicedArray
+from funcnet.nn.core.torch_tensors import to_numpy
 from funcnet.random import is_key, wrap_keys
 
 Tree = dict[str, Any]
@@ -169,24 +171,6 @@ def _extra_states(module: Any) -> dict[str, Any]:
     return out
 
 
-def _to_numpy(where: str, name: str, value: Any) -> Any:
-    """Convert a torch tensor to a NumPy array without importing torch. A value that is not a torch tensor is returned
-    unchanged.
-    """
-    if not hasattr(value, "detach"):
-        return value
-    try:
-        value = value.detach().cpu().resolve_conj().resolve_neg()
-        narrow = value.is_floating_point() and value.element_size() < 4  # numpy has no bfloat16 and no float8
-        return (value.float() if narrow else value).numpy()
-    except (TypeError, RuntimeError) as error:
-        raise ValueError(
-            f"{where}: {name!r} has no equivalent in NumPy; expected a dense tensor with values, got {value.dtype}, "
-            f"{getattr(value, 'layout', '')} on {value.device} ({str(error)[:80]}). Convert it first, "
-            "for example with x.to_dense() or x.dequantize()."
-        ) from None
-
-
 def disagreements(entries: list[Entry], sd: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the pairs of names in `sd` that belong to one tied array, but have different values. The first name of a
     pair is the first name of the array that `sd` has.
@@ -205,7 +189,7 @@ def _same(one: Any, other: Any, entry: Entry) -> bool:
     if one is other or any(isinstance(x, jax.core.Tracer) or not _fits(x, entry.shape) for x in (one, other)):
         return True  # traced arrays are not compared, and those of a wrong shape are errors
     dtype = np.uint32 if is_key(entry.leaf) else entry.leaf.dtype
-    a, b = (np.asarray(_to_numpy("", entry.name, x)).astype(dtype).reshape(-1) for x in (one, other))
+    a, b = (np.asarray(to_numpy("", entry.name, x)).astype(dtype).reshape(-1) for x in (one, other))
     return np.array_equal(a, b, equal_nan=True)
 
 
@@ -287,8 +271,18 @@ def _require_mapping(where: str, sd: Any) -> None:
         )
 
 
-def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tree] | None) -> tuple[Tree, Tree]:
-    """Convert the state_dict `sd` to (params, state) of `module`. See `Module.load_state_dict`."""
+def load(
+    module: Any,
+    sd: Mapping[str, Any],
+    strict: bool,
+    into: tuple[Tree, Tree] | None,
+    *,
+    put: Callable[[str, Any], jax.Array] | None = None,
+) -> tuple[Tree, Tree]:
+    """Convert the state_dict `sd` to (params, state) of `module`. See `Module.load_state_dict`.
+
+    `put(name, array)` makes the array of a leaf. It gets a `SlicedArray` if `sd` has NumPy arrays for the entire leaf.
+    """
     where = f"{type(module).__name__}.load_state_dict"
     _require_mapping(where, sd)
     _require_pair(where, into)
@@ -306,7 +300,6 @@ def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tre
     for name, owner in _extra_states(module).items():
         if name in sd:
             owner.set_extra_state(sd[name])
-    values: dict[str, dict[tuple[int, ...], Any]] = {}
     notes.STARTED.add(entry.leaf for entry in entries)
     if sd and entries and not any(entry.name in sd for entry in entries):
         warnings.warn(
@@ -314,14 +307,7 @@ def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tre
             f"{entries[0].name!r}, got {next(iter(sd))!r}. Rename them, or check the prefix.",
             stacklevel=3,
         )
-    for entry in entries:
-        if entry.name in sd:
-            value = _to_numpy(where, entry.name, sd[entry.name])
-            if entry.shape == ():
-                value = value.reshape(())
-            if is_key(entry.leaf):
-                value = wrap_keys(jnp.asarray(value, jnp.uint32), entry.leaf.dtype)
-            values.setdefault(entry.home, {})[entry.layer] = value  # the last name of a tie wins
+    values = _layers_of_leaves(where, entries, sd)
 
     def leaf_value(which: int) -> Any:
         given: dict[str, Any] = tree.flatten(into[which]) if into is not None else {}
@@ -336,16 +322,33 @@ def load(module: Any, sd: Mapping[str, Any], strict: bool, into: tuple[Tree, Tre
             if len(layers) < len(indices):
                 old = fresh(place) if old is None else jnp.array(old)
             if not layers:
-                return old
+                return old if put is None else put(path, old)
+            if put is not None and len(layers) == len(indices) and not is_key(leaf):
+                return put(path, SlicedArray([layers[i] for i in indices], stacks, dtype))
             try:  # a copy, as in copy_, because torch may continue to train the original
                 whole = [copied(layers[i], dtype) if i in layers else old[i] for i in indices]
             except OverflowError as error:
                 raise ValueError(f"{where}: {path!r} {error}") from None
-            return jnp.stack(whole).reshape(*stacks, *whole[0].shape) if stacks else whole[0]
+            array = jnp.stack(whole).reshape(*stacks, *whole[0].shape) if stacks else whole[0]
+            return array if put is None else put(path, array)
 
         return one
 
     return build(module, Parameter, leaf_value(0)), build(module, Buffer, leaf_value(1))
+
+
+def _layers_of_leaves(where: str, entries: list[Entry], sd: Mapping[str, Any]) -> dict[str, dict[tuple[int, ...], Any]]:
+    """Return {first name of a leaf: {layer: array in `sd`}}."""
+    values: dict[str, dict[tuple[int, ...], Any]] = {}
+    for entry in entries:
+        if entry.name in sd:
+            value = to_numpy(where, entry.name, sd[entry.name])
+            if entry.shape == ():
+                value = value.reshape(())
+            if is_key(entry.leaf):
+                value = wrap_keys(jnp.asarray(value, jnp.uint32), entry.leaf.dtype)
+            values.setdefault(entry.home, {})[entry.layer] = value  # the last name of a tie wins
+    return values
 
 
 def fresh(place: LeafPlace) -> jax.Array:

@@ -22,10 +22,13 @@ class PaddedRows(Dataset[dict[str, NDArray[Any]]]):
         lengths: padded lengths from `funcnet.data.bucket_lengths`, in increasing order.
         size: number of rows in each batch. A smaller batch is filled up with padding rows.
         pad_id: id of `[PAD]`.
+        own: the rows of a batch that are read and padded, in ascending order. None means all rows.
     """
 
-    def __init__(self, rows: Rows, lengths: Sequence[int], size: int, pad_id: int):
-        self.rows, self.lengths, self.size, self.pad_id = rows, list(lengths), size, pad_id
+    def __init__(
+        self, rows: Rows, lengths: Sequence[int], size: int, pad_id: int, own: NDArray[np.int64] | None = None
+    ):
+        self.rows, self.lengths, self.size, self.pad_id, self.own = rows, list(lengths), size, pad_id, own
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -34,13 +37,25 @@ class PaddedRows(Dataset[dict[str, NDArray[Any]]]):
         return {name: values[0] for name, values in self.__getitems__([index]).items()}
 
     def __getitems__(self, indices: Sequence[int]) -> dict[str, NDArray[Any]]:
-        """Return the batch that contains the rows with these indices, padded; see `Rows.fill`."""
+        """Return the batch that contains the rows with these indices, padded; see `Rows.fill`. The length depends on
+        all rows, also on those that are not read.
+        """
         chosen = np.asarray(indices, np.int64)
-        bucket = np.searchsorted(self.lengths, self.rows.lengths[chosen].max())
-        return self.rows.fill(chosen, self.lengths[bucket], self.size, self.pad_id)
+        length = self.lengths[np.searchsorted(self.lengths, self.rows.lengths[chosen].max())]
+        if self.own is None:
+            return self.rows.fill(chosen, length, self.size, self.pad_id)
+        return self.rows.fill(chosen[self.own[self.own < len(chosen)]], length, len(self.own), self.pad_id)
 
 
-def make_loader(rows: Rows, batch_size: int, lengths: Sequence[int], *, pad_id: int, seed: int = 0) -> DataLoader:
+def make_loader(
+    rows: Rows,
+    batch_size: int,
+    lengths: Sequence[int],
+    *,
+    pad_id: int,
+    seed: int = 0,
+    own: NDArray[np.int64] | None = None,
+) -> DataLoader:
     """Return a loader of the rows in buckets of similar length, in a different order in each epoch.
 
     Args:
@@ -49,6 +64,7 @@ def make_loader(rows: Rows, batch_size: int, lengths: Sequence[int], *, pad_id: 
         lengths: padded lengths, in increasing order. The last length is enough for every row.
         pad_id: id of `[PAD]`.
         seed: seed for the random order.
+        own: see `PaddedRows`.
 
     Example:
         >>> starts = np.cumsum([0, 3, 9, 4, 3])
@@ -57,4 +73,4 @@ def make_loader(rows: Rows, batch_size: int, lengths: Sequence[int], *, pad_id: 
         [(2, 4), (2, 16)]
     """
     sampler = BucketBatchSampler(rows.lengths, batch_size, lengths, seed=seed)
-    return DataLoader(PaddedRows(rows, lengths, batch_size, pad_id), batch_sampler=sampler)
+    return DataLoader(PaddedRows(rows, lengths, batch_size, pad_id, own), batch_sampler=sampler)

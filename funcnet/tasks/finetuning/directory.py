@@ -13,6 +13,7 @@ from funcnet.files import read_json
 from funcnet.heads import TRAINED, TrainedHead, open_head, write_settings
 from funcnet.models import bert
 from funcnet.models.integers import open_bert
+from funcnet.parallel import Layout
 
 __all__ = ["FineTuned", "load", "save", "start"]
 
@@ -30,13 +31,18 @@ class FineTuned:
 
 
 def start(
-    directory: Path, head: TrainedHead, *, dropout: float | None = None, seed: int = 0
+    directory: Path,
+    head: TrainedHead,
+    *,
+    dropout: float | None = None,
+    seed: int = 0,
+    layout: Layout | None = None,
 ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     """Return the model to fine-tune as (net, params, state), with unstacked layers.
 
     The encoder is read from `directory`. If the directory has weights for a head of this shape, these weights are read
     too. Otherwise, the head gets new weights, and a message is printed. `dropout=None` keeps the dropout of the config.
-    `seed` is the seed of a new head.
+    `seed` is the seed of a new head. With a `layout`, each device reads only its part of the arrays.
     """
     changes = {**head.config(), "scan_layers": False}
     if dropout is not None:
@@ -45,7 +51,7 @@ def start(
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always", UserWarning)
         model = bert.from_pretrained(
-            directory, bert.ARCHITECTURES[head.architecture], config=config, key=jax.random.key(seed)
+            directory, bert.ARCHITECTURES[head.architecture], config=config, key=jax.random.key(seed), layout=layout
         )
     for warning in found:
         print(warning.message)

@@ -10,7 +10,7 @@ from funcnet import optim, tree
 from funcnet.data import DataLoader
 from funcnet.heads.buckets import Bucketed
 from funcnet.models import bert
-from funcnet.parallel import compile_whole
+from funcnet.parallel import AXIS, compile_whole
 from funcnet.tasks.finetuning import directory
 from funcnet.tasks.finetuning.batches import make_loader
 from funcnet.tasks.finetuning.data import EncodedExamples, read_data
@@ -39,6 +39,7 @@ def finetune(settings: FinetuningSettings) -> int:
 class FinetuningTask(Task):
     """Trains a head on labelled examples. For the errors, see `read_data` and `bert.from_pretrained`."""
 
+    sequences = ()  # does not support the mesh axis `context`
     unit = "tokens"
     checks_objective = False  # costs two compilations; tests/tasks/test_lifecycle.py checks the objective
     keep = 1
@@ -46,6 +47,7 @@ class FinetuningTask(Task):
 
     def __init__(self, settings: FinetuningSettings, context: Context):
         self.settings, self.context = settings, context
+        self.reads_own_rows = context.own_rows is not None
         self.data = read_data(settings)
         update, evaluation = settings.update, settings.evaluation
         self.net, params, state = self._start(settings.run.seed)
@@ -86,7 +88,10 @@ class FinetuningTask(Task):
     def _start(self, seed: int) -> tuple[Any, Any, Any]:
         """Return (net, params, state), the model before the first training step."""
         dropout = self.settings.update.dropout
-        return directory.start(self.settings.model, self.data.head, dropout=dropout, seed=seed)
+        layout = self.context.layout
+        is_sharded = any(size > 1 for axis, size in layout.mesh.shape.items() if axis != AXIS)
+        own = layout if is_sharded else None
+        return directory.start(self.settings.model, self.data.head, dropout=dropout, seed=seed, layout=own)
 
     def init(self, seed: int) -> tuple[Any, Any]:
         return self._started.pop(seed) if seed in self._started else self._start(seed)[1:]
@@ -99,8 +104,9 @@ class FinetuningTask(Task):
 
     def _loader(self, seed: int) -> DataLoader:
         pad_id = special_ids(self.data.tokenizer)["[PAD]"]
-        batch_size = self.settings.loop.batch_size
-        return make_loader(self.data.train.rows, batch_size, self.data.lengths, pad_id=pad_id, seed=seed)
+        size, rows = self.settings.loop.batch_size, self.context.own_rows
+        own = None if rows is None else rows(size)
+        return make_loader(self.data.train.rows, size, self.data.lengths, pad_id=pad_id, seed=seed, own=own)
 
     def _run(self, *arguments: Any) -> list[Any]:
         """Run the model on rows of any length, on all devices."""
@@ -112,13 +118,15 @@ class FinetuningTask(Task):
         layout, context = self.layout, self.context
         forward = self.data.head.forward(self.net, self.data.tokenizer)
         size, parts = self.settings.loop.batch_size, layout.batch_parts
+        whole = dataclasses.replace(layout, kind="jit")  # one program reads the rows of all devices
         return Bucketed(
             lambda params, state, batch: forward(context.precision.cast(params), state, batch),
             longest=self.data.lengths[-1],
             pad_id=special_ids(self.data.tokenizer)["[PAD]"],
             lengths=self.data.lengths,
             sizes=[-(-size // parts) * parts],
-            shard=dataclasses.replace(layout, kind="jit").shard,  # one program reads the rows of all devices
+            shard=whole.shard_own if self.reads_own_rows else whole.shard,
+            own=self.context.own_rows,
             compiled=lambda function: compile_whole(function, layout),
         )
 

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from funcnet.data import ArrayDataset, DataLoader, Dataset, pad_batch
+from funcnet.data import ArrayDataset, Dataset
+from funcnet.data.padded import padded_batches
 from funcnet.parallel import is_first
 from funcnet.tasks.images.pixels import read_pixels
 from funcnet.train import RunError
 
-__all__ = ["ImageFolder", "LabelledImages", "open_images", "padded_batches", "read_idx"]
+__all__ = ["ImageFolder", "LabelledImages", "open_images", "padded_images", "read_idx"]
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 IDX = [(f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte") for part in ("train", "t10k")]
@@ -129,13 +130,14 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
         raise RunError(f"train-images: {path} cannot be read; expected an idx file of bytes, got '{error}'.") from error
 
 
-def padded_batches(dataset: Dataset, batch_size: int) -> Iterator[dict[str, NDArray[Any]]]:
+def padded_images(
+    dataset: Dataset, batch_size: int, own: NDArray[np.int64] | None = None
+) -> Iterator[dict[str, NDArray[Any]]]:
     """Yield all images of a dataset once, in batches of equal shape. The last batch is filled up with copies of an
-    image, whose label is -1.
+    image, whose label is -1. With `own`, each batch has only these rows.
     """
-    for batch in DataLoader(dataset, batch_size).epoch():
-        padded, mask = pad_batch(batch, batch_size)
-        yield {**padded, "label": np.where(mask, padded["label"], -1)}
+    for batch, mask in padded_batches(dataset, batch_size, own):
+        yield {**batch, "label": np.where(mask, batch["label"], -1)}
 
 
 def _digits() -> tuple[NDArray[Any], ...]:

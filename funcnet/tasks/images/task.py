@@ -15,8 +15,8 @@ from funcnet import nn, optim, weights
 from funcnet.data import DataLoader, Prefetcher
 from funcnet.files import write_json
 from funcnet.models import resnet
-from funcnet.parallel import parallelize, process_count
-from funcnet.tasks.images.data import open_images, padded_batches
+from funcnet.parallel import parallelize
+from funcnet.tasks.images.data import open_images, padded_images
 from funcnet.tasks.images.settings import ImageSettings
 from funcnet.train import (
     Cadence,
@@ -55,7 +55,6 @@ class ImageTask(Task):
     """
 
     unit = "images"
-    reads_own_rows = True
     checks_objective = False  # costs two compilations; tests/tasks/test_lifecycle.py checks the objective
     shown = {"loss": "loss", "accuracy": "image_accuracy"}  # noqa: RUF012
 
@@ -66,8 +65,8 @@ class ImageTask(Task):
         batch_size, seed = settings.loop.batch_size, settings.run.seed
         self.loader = DataLoader(self.data.train, batch_size, shuffle=True, seed=seed, drop_last=True)
         self.loader.require_batches()
-        if process_count() > 1:
-            self.loader.read_rows(context.layout.own_rows)
+        self.loader.read_rows(context.own_rows)
+        self.reads_own_rows = context.own_rows is not None
         net = self._network() if net is None else net
         if context.layout.axis_name is not None and not settings.local_statistics:
             net = nn.SyncBatchNorm.convert_sync_batchnorm(net, context.layout.axis_name)
@@ -127,8 +126,9 @@ class ImageTask(Task):
         step = parallelize(make_eval_step(self.objective, self.counts, precision=self.context.precision), layout)
 
         def on_test_images(model: tuple[Any, Any]) -> dict[str, float]:
-            found = padded_batches(self.data.test, self.settings.loop.batch_size)
-            with Prefetcher(found, transfer=layout.shard) as batches:
+            size = self.settings.loop.batch_size
+            own = layout.own_rows(size) if self.reads_own_rows else None
+            with Prefetcher(padded_images(self.data.test, size, own), transfer=self.place) as batches:
                 return evaluate(step, model, batches, should_stop=lambda: stop.requested)
 
         return on_test_images

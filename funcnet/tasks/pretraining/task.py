@@ -11,7 +11,7 @@ import optax
 from funcnet import optim
 from funcnet.data import Prefetcher
 from funcnet.models import bert
-from funcnet.parallel import check_batch_size, parallelize, process_count
+from funcnet.parallel import check_batch_size, parallelize
 from funcnet.tasks.pretraining import objective as losses
 from funcnet.tasks.pretraining.phases import Phases, open_phases
 from funcnet.tasks.pretraining.report_panels import example_guesses, pretraining_panels
@@ -45,7 +45,6 @@ class PretrainingTask(Task):
     """Pretrains BERT on masked words and next sentences. The settings must have been checked."""
 
     unit = "tokens"
-    reads_own_rows = True
     checks_objective = False  # costs two compilations; tests/tasks/test_lifecycle.py checks the objective
     shown = {"loss": "loss", "words": "mlm_accuracy", "next sentence": "nsp_accuracy"}  # noqa: RUF012
 
@@ -56,8 +55,8 @@ class PretrainingTask(Task):
             parts = context.layout.batch_parts
             where = "pretrain: --long-batch-size"
             check_batch_size(model.long_batch_size, parts, settings.loop.accumulate, where=where)
-        rows = context.layout.own_rows if process_count() > 1 else None
-        self.phases: Phases = open_phases(settings, context.stop, rows)
+        self.phases: Phases = open_phases(settings, context.stop, context.own_rows)
+        self.reads_own_rows = context.own_rows is not None
         self.data = self.phases.phases[-1].data  # data for the evaluation of the finished model
         net = bert.BertForPreTraining(
             bert.BertConfig.preset(
@@ -90,6 +89,9 @@ class PretrainingTask(Task):
             params = bert.quick_start(self.net.unstack(params), self.net.config, self.unigram)
             params = self.net.stack(params) if self.settings.model.scan_layers else params
         return params, state
+
+    def initializer(self) -> Callable[[Any], Any] | None:
+        return None if self.settings.is_quick else self.net.init
 
     def batches(self, seed: int) -> Callable[[int], Iterable[Any]]:
         return self.phases.batches
@@ -124,7 +126,7 @@ class PretrainingTask(Task):
         compiled = parallelize(step, layout)
 
         def on_held_out(model: tuple[Any, Any], data: PretrainingData) -> dict[str, float]:
-            with Prefetcher(self._held_out(data), transfer=layout.shard) as batches:
+            with Prefetcher(self._held_out(data), transfer=self.place) as batches:
                 values = evaluate(compiled, model, batches, should_stop=lambda: stop.requested)
             return {**values, "loss": values["mlm_loss"] + values["nsp_loss"]}
 
@@ -134,7 +136,8 @@ class PretrainingTask(Task):
         """Yield the held-out batches, with `shows_mask`. A batch has about 4,096 tokens per device."""
         assert data.evaluation is not None
         rows = self.layout.batch_parts * max(1, 4096 // data.evaluation.seq_len)
-        for batch in evaluation_batches(data.evaluation, rows):
+        own = self.layout.own_rows(rows) if self.reads_own_rows else None
+        for batch in evaluation_batches(data.evaluation, rows, own):
             yield add_shows_mask(batch, data.evaluation)
 
     # --------------------------------------------------------------------------------------------------- at the end

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from pathlib import Path
 
 from funcnet.tasks.pretraining_data.build import build
 from funcnet.tasks.pretraining_data.build_state import intact_files
-from funcnet.tasks.pretraining_data.known_files import MARGIN, read_known, write_known
+from funcnet.tasks.pretraining_data.known_files import MARGIN, known_layout, read_known, write_known
 from funcnet.tasks.pretraining_data.manifest import FORMAT, SILENT, Progress, describe_sources
 from funcnet.tasks.pretraining_data.reader import PretrainingData, open_data
 from funcnet.tasks.pretraining_data.settings import DataSettings
@@ -18,6 +19,7 @@ from funcnet.text import open_corpus, vocabulary_digest
 __all__ = ["prepare_data"]
 
 KNOWN = "known-files.json"
+LAYOUTS = "known-layouts.json"
 
 
 def prepare_data(
@@ -61,9 +63,12 @@ def prepare_data(
     known = read_known(table)
     sources = describe_sources(corpus, known, progress)
     # the names of the files are part of the key, because their suffixes determine how the files are read
+    paths = [source.path for source in corpus.sources]
+    layout = known_layout(Path(cache) / LAYOUTS, paths, lambda: corpus.layout)
+    corpus = dataclasses.replace(corpus, division=layout)
     names = [(one.name, one.sha256) for one in sources]
     recorded = settings.recorded(None if given is None else vocabulary_digest(given))
-    key = digest_of({"format": FORMAT, "settings": recorded, "text": names, "layout": corpus.layout})
+    key = digest_of({"format": FORMAT, "settings": recorded, "text": names, "layout": layout})
     folder = Path(cache) / key[:16]
     build(folder, settings, corpus=corpus, sources=sources, checked=known, processes=processes, progress=progress)
     digests = {one.key: one.sha256 for one in sources if one.mtime_ns < start - MARGIN}

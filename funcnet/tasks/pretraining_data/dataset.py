@@ -12,7 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from funcnet.data import DataLoader, Joined, pad_batch
+from funcnet.data import Joined, pad_batch
+from funcnet.data.padded import padded_batches
 from funcnet.tasks.pretraining_data.masking import Masking, given_masks
 
 __all__ = ["IGNORE", "Masks", "PretrainingDataset", "evaluation_batches", "fill_batch"]
@@ -125,7 +126,9 @@ class PretrainingDataset:
         }
 
 
-def evaluation_batches(dataset: PretrainingDataset, batch_size: int) -> Iterator[dict[str, NDArray[Any]]]:
+def evaluation_batches(
+    dataset: PretrainingDataset, batch_size: int, own: NDArray[np.int64] | None = None
+) -> Iterator[dict[str, NDArray[Any]]]:
     """Yield every example of a dataset once, in batches of equal size. The last batch is filled up with copies of an
     example, which losses and metrics ignore.
 
@@ -135,12 +138,13 @@ def evaluation_batches(dataset: PretrainingDataset, batch_size: int) -> Iterator
     Args:
         dataset: the examples to yield, such as the held-out examples.
         batch_size: B.
+        own: the rows of each batch to yield. None means all rows.
 
     Returns:
-        An iterator of batches, each of B examples.
+        An iterator of batches, each of B examples, or of the examples `own` of a batch.
     """
-    for batch in DataLoader(dataset, batch_size).epoch(0):
-        yield fill_batch(batch, batch_size)
+    for batch, mask in padded_batches(dataset, batch_size, own):
+        yield _only(batch, mask)
 
 
 def fill_batch(batch: Mapping[str, NDArray[Any]], size: int) -> dict[str, NDArray[Any]]:
@@ -151,7 +155,11 @@ def fill_batch(batch: Mapping[str, NDArray[Any]], size: int) -> dict[str, NDArra
         >>> fill_batch(batch, 2)["next_sentence_label"].tolist()
         [0, -100]
     """
-    filled, mask = pad_batch(batch, size)
-    weights = np.where(mask[:, None], filled["masked_weights"], np.float32(0))
-    labels = np.where(mask, filled["next_sentence_label"], np.int32(IGNORE))
-    return {**filled, "masked_weights": weights, "next_sentence_label": labels}
+    return _only(*pad_batch(batch, size))
+
+
+def _only(batch: Mapping[str, NDArray[Any]], mask: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+    """Make losses and metrics ignore the examples of a batch at which `mask` (B,) is False."""
+    weights = np.where(mask[:, None], batch["masked_weights"], np.float32(0))
+    labels = np.where(mask, batch["next_sentence_label"], np.int32(IGNORE))
+    return {**batch, "masked_weights": weights, "next_sentence_label": labels}

@@ -9,13 +9,16 @@ change the time. `funcnet data check` reads every file, and so finds changes tha
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from funcnet.files import read_json, write_json
+from funcnet.tasks.pretraining_data.shard import digest_of
+from funcnet.text.readers import TextLayout
 
-__all__ = ["MARGIN", "Known", "key_of", "read_known", "write_known"]
+__all__ = ["MARGIN", "Known", "key_of", "known_layout", "read_known", "write_known"]
 
 Known = Mapping[tuple[str, int, int], str]  # {(path, size, modification time in ns): what is known, such as a digest}
 MARGIN = 2 * 10**9  # ns; FAT stores times in units of 2 seconds
@@ -50,3 +53,30 @@ def write_known(file: Path, known: Known) -> None:
     latest = {path: [size, changed, known[path, size, changed]] for path, size, changed in ordered}
     with contextlib.suppress(OSError):
         write_json(file, {path: entry for path, entry in latest.items() if Path(path).exists()})
+
+
+def known_layout(file: Path, sources: Iterable[Path], guess: Callable[[], TextLayout]) -> TextLayout:
+    """Return the layout of the text in some files, and keep it in `file`, a JSON object. The function `guess` reads the
+    files, and is called only if one of them is new or has changed.
+
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table, text = Path(folder, "known.json"), Path(folder, "old.txt")
+    ...     _ = text.write_text("Old."), os.utime(text, (0, 0))
+    ...     known_layout(table, [text], lambda: "file"), known_layout(table, [text], lambda: "blank-line")
+    ('file', 'file')
+    """
+    keys, start = [key_of(source) for source in sources], time.time_ns()
+    key, known = digest_of(keys), None
+    with contextlib.suppress(OSError, ValueError):
+        known = read_json(file)
+    known = known if isinstance(known, dict) else {}
+    for layout in get_args(TextLayout):
+        if known.get(key) == layout:
+            return layout  # type: ignore[no-any-return]
+    guessed = guess()
+    if all(changed < start - MARGIN for _, _, changed in keys):
+        with contextlib.suppress(OSError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_json(file, {**known, key: guessed})
+    return guessed

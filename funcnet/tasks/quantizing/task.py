@@ -2,6 +2,7 @@
 and compare both models.
 """
 
+import dataclasses
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
@@ -68,7 +69,7 @@ class QuantizationTask(Task):
 
     def __init__(self, settings: QuantizationSettings, context: Context):
         self.settings, self.context = settings, context
-        self.source = source = open_source(settings, context)
+        self.source = source = open_source(settings, dataclasses.replace(context, reads_all=True))
         inner, checkpoint, steps = source.task, settings.checkpoint, settings.steps
         observers: dict[str, Observer] = {
             "min-max": MinMaxObserver(),
@@ -86,7 +87,7 @@ class QuantizationTask(Task):
         self.counts, self.size = inner.counts, inner.size  # type: ignore[method-assign]
         self.objective = inner.objective  # type: ignore[method-assign]
         self.unit, self.shown, self.evaluated = inner.unit, inner.shown, inner.evaluated
-        self.sequences, self.reads_own_rows = inner.sequences, inner.reads_own_rows
+        self.sequences = inner.sequences
         self.facts, self.sources = inner.facts, inner.sources
         self.cadence = Cadence(steps, settings.loop.log_every, checkpoint.evaluate_every, checkpoint.save_every)
         self.keep, self.rewind_above = checkpoint.keep, checkpoint.rewind_above

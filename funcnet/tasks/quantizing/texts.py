@@ -21,6 +21,7 @@ class TextsTask(Task):
         ValueError: if the file has no text, or the vocabulary has more entries than the model's word table.
     """
 
+    sequences = ()  # does not support the mesh axis `context`
     unit = "tokens"
 
     def __init__(self, directory: Path, file: Path, batch_size: int, seq_len: int, context: Context):

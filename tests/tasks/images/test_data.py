@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from funcnet.tasks.images.data import ImageFolder, open_images, padded_batches, read_idx
+from funcnet.tasks.images.data import ImageFolder, open_images, padded_images, read_idx
 from funcnet.train import RunError
 
 
@@ -35,7 +35,7 @@ def test_the_digits_are_divided_once_and_standardised():
     assert (len(train), len(test)) == (1437, 360)
     assert train.columns["image"].shape == (1437, 1, 8, 8) and train.columns["image"].dtype == np.float32
     assert abs(train.columns["image"].mean()) < 1e-5 and abs(train.columns["image"].std() - 1) < 1e-5
-    batches = list(padded_batches(test, 64))
+    batches = list(padded_images(test, 64))
     assert {len(batch["label"]) for batch in batches} == {64}
     assert sum((batch["label"] >= 0).sum() for batch in batches) == 360
 

@@ -1,6 +1,8 @@
 """An unchanged corpus, and data that were checked before, are not read again; what has changed is."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -56,6 +58,30 @@ def test_what_has_not_changed_is_not_read_again(corpus, tmp_path, read):
     again, texts, files = prepared(corpus, tmp_path, read)
     assert again.directory == data.directory and texts == everything and "counts.arrow" in files
     assert prepared(corpus, tmp_path, read)[1:] == ([], [])
+
+
+OPENING = """
+import sys
+from pathlib import Path
+
+opened = []
+sys.addaudithook(lambda event, given: event == "open" and opened.append(str(given[0])))
+from funcnet.settings import compose
+from funcnet.tasks.pretraining_data import DataSettings, prepare_data
+
+for number in range(2):
+    opened.clear()
+    settings = compose(DataSettings, corpus=(Path(sys.argv[1]),), seq_len=(32,), passes=1, vocab_size=200)
+    prepare_data(settings, sys.argv[2])
+    print(len({file for file in opened if file.startswith(sys.argv[1])}))
+"""
+
+
+def test_no_file_of_an_unchanged_corpus_is_opened_again(corpus, tmp_path):
+    """Not even to guess its layout."""
+    command = [sys.executable, "-c", OPENING, str(corpus), str(tmp_path / "cache")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(len(list(corpus.iterdir()))), "0"]
 
 
 def test_a_changed_text_is_other_data(corpus, tmp_path, read):
