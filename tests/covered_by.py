@@ -215,6 +215,7 @@ COVERED_BY = {
     "train/fit_data.py": "train/test_batches.py train/test_refusals.py",
     "train/fit_loss.py": "train/test_fit.py train/test_refusals.py",
     "train/{fit_task,setting_types}.py": "train/test_fit.py",
+    "train/continuation.py": "train/test_loop.py train/test_recovery.py",
     "train/means.py": "train/test_loop.py",
     "train/precision.py": "train/test_step.py",
     "train/seeds.py": "tasks/finetuning/test_task.py",

@@ -5,6 +5,7 @@ the same arrays. Host values, such as a decision or a configuration, are exchang
 through the devices, so any thread may exchange them.
 """
 
+import atexit
 import contextlib
 import itertools
 import json
@@ -256,9 +257,7 @@ def leave(code: int) -> None:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
-        said = threading.Thread(target=_say_left, daemon=True)  # a thread, because a dead coordinator does not answer
-        said.start()
-        said.join(5)
+        _say_left()
         os._exit(code)
 
 
@@ -277,8 +276,15 @@ def _client() -> Any:
 
 
 def _say_left() -> None:
-    with contextlib.suppress(jax.errors.JaxRuntimeError):
-        _client().key_value_set(f"funcnet/left/{_state().process_id}", "")
+    """Tell process 0 that this process has printed its messages and ends."""
+
+    def say() -> None:
+        with contextlib.suppress(jax.errors.JaxRuntimeError):
+            _client().key_value_set(f"funcnet/left/{_state().process_id}", "")
+
+    said = threading.Thread(target=say, daemon=True)  # a thread, because a dead coordinator does not answer
+    said.start()
+    said.join(5)
 
 
 def _let_others_leave() -> None:
@@ -354,6 +360,7 @@ def _initialize(coordinator: str | None, count: int, index: int, timeout: float,
             f"{where}: the {count} processes did not all join the run; expected all of them at "
             f"{coordinator or 'the coordinator'} within {timeout:g} seconds, got: {str(error).splitlines()[0]}"
         ) from error
+    atexit.register(_say_left)  # for a script that does not call `leave`; JAX disconnects only afterwards
     if coordinator is not None:
         start_watcher(coordinator, index)
 

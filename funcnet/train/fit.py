@@ -25,7 +25,7 @@ from funcnet.train.run import run_task
 from funcnet.train.run_directory import RUN_FILE, configuration
 from funcnet.train.setting_types import plain
 from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings
-from funcnet.train.step import UpdateExtra
+from funcnet.train.step import Buffers, UpdateExtra
 from funcnet.train.task import Best
 from funcnet.train.trials import EMA, MODEL
 
@@ -83,6 +83,7 @@ def fit(
     mesh: str | None = None,
     shard: Sequence[str] = (),
     parallel: Literal["jit", "shard_map", "pmap"] = "jit",
+    buffers: Buffers = "synced",
     precision: Literal["float32", "bfloat16"] = "float32",
     rewind_above: float = 0.0,
     nan_trace: bool = False,
@@ -143,6 +144,9 @@ def fit(
             kept too.
         devices, mesh, shard, parallel, precision: see `DeviceSettings`. If the mesh has an axis `context`, the run
             shards all arrays of a batch along it whose dimension 1 is a multiple of the size of the axis; see `Layout`.
+        buffers: "synced" computes the running statistics of BatchNorm from the rows of all devices. With "averaged" or
+            "first", each device normalises its own rows, and after a step, all devices continue with the means of the
+            buffers, or with those of the first device; see `make_step`. Both need `parallel="shard_map"` or "pmap".
         rewind_above: see `CheckpointSettings`.
         nan_trace: see `LoopSettings`.
         replay: folder of a failed step, `replay/step-…` in a run directory. `fit` then repeats this step and prints the
@@ -198,6 +202,7 @@ def fit(
         FitCheckpointSettings(evaluate_every, save_every, keep, rewind_above),
         DeviceSettings(devices, mesh, tuple(shard), parallel=parallel, precision=precision),
         ema,
+        buffers,
     )
     settings = plain(settings)
     check_settings(settings, plan)

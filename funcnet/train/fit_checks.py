@@ -75,6 +75,11 @@ def check_settings(settings: FitSettings, plan: Plan) -> None:
                 f"{WHERE}: {name}={value!r} needs data with epochs; expected data as a dict of arrays, a dataset or a "
                 "DataLoader, got a function data(start_step), which has only steps."
             )
+    if settings.buffers != "synced" and settings.device.parallel == "jit":
+        raise ValueError(
+            f"{WHERE}: buffers={settings.buffers!r} needs devices that compute their own buffers; expected "
+            "parallel='shard_map' or 'pmap', got 'jit', which computes the buffers from the rows of all devices."
+        )
     if plan.evaluate_ema and settings.ema is None:
         raise ValueError(f"{WHERE}: evaluate_ema needs averaged weights; expected a decay rate as ema, got None.")
 

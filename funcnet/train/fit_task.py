@@ -28,7 +28,7 @@ from funcnet.train.nan_trace import lift, lower
 from funcnet.train.precision import FLOAT32, at_least_float32
 from funcnet.train.report import Matrix, Panel
 from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings
-from funcnet.train.step import UpdateExtra, make_eval_step
+from funcnet.train.step import Buffers, UpdateExtra, make_eval_step
 from funcnet.train.task import Best, Conclusion, Context, Ended, Task
 
 __all__ = ["FitCheckpointSettings", "FitSettings", "FitTask", "Plan", "trainable_names"]
@@ -85,6 +85,8 @@ class FitSettings:
     device: DeviceSettings
     ema: Annotated[float, Range(0, 1, below=True)] | None = None
     """Decay rate of the moving average of the weights."""
+    buffers: Buffers = "synced"
+    """How the buffers of the devices become equal; see `make_step`."""
 
 
 class FitTask(Task):
@@ -104,7 +106,7 @@ class FitTask(Task):
         self.plan, self.settings, self.context = plan, settings, context
         self.name = type(plan.net).__name__
         axis_name, net = context.layout.axis_name, plan.net
-        if axis_name is not None:
+        if axis_name is not None and settings.buffers == "synced":
             net = nn.SyncBatchNorm.convert_sync_batchnorm(copy.deepcopy(net), axis_name)
         self.net = net
         self._losses = Bound(net, "loss", plan.loss, checked_losses)
@@ -126,6 +128,7 @@ class FitTask(Task):
         self.evaluated = "averaged weights, held-out" if plan.evaluate_ema else "held-out"
         self.keep, self.rewind_above = checkpoint.keep, checkpoint.rewind_above
         self.ema, self.update_extra = settings.ema, plan.update_extra
+        self.buffers = settings.buffers
         self.trainable = trainable_names(plan.net)
         if plan.best is not None:
             self.shown = {"loss": "loss", plan.best.metric: plan.best.metric}

@@ -4,6 +4,7 @@ returns.
 
 import signal
 import threading
+import time
 from typing import Any
 
 from funcnet.parallel import Proposal, process_count
@@ -26,6 +27,7 @@ class Interruption:
 
     Attributes:
         signal: the number of the signal that arrived, or None.
+        arrived: when the signal arrived, as `time.monotonic()`, or None.
 
     Raises:
         KeyboardInterrupt: if a second signal arrives.
@@ -40,6 +42,7 @@ class Interruption:
 
     def __init__(self) -> None:
         self.signal: int | None = None
+        self.arrived: float | None = None
         self._before: dict[int, Any] = {}
 
     @property
@@ -73,7 +76,7 @@ class Interruption:
     def _receive(self, number: int, frame: object) -> None:
         if self.signal is not None:
             raise KeyboardInterrupt
-        self.signal = int(number)
+        self.signal, self.arrived = int(number), time.monotonic()
 
 
 class SharedInterruption(Interruption):

@@ -22,6 +22,7 @@ from funcnet.arguments import expect, function, integer
 from funcnet.data.prefetch import Prefetcher
 from funcnet.parallel import check_replicated
 from funcnet.train.checkpoints import Checkpoints
+from funcnet.train.continuation import Continuation
 from funcnet.train.errors import RunError
 from funcnet.train.faults import FaultFinder, Recovery
 from funcnet.train.interruption import Interruption
@@ -184,29 +185,28 @@ def train(
     function("train.train", "batches", batches, "batches(start_step)", 1)
     function("train.train", "place", place, "place(batch)", 1)
     function("train.train", "size", size, "size(batch)", 1)
-    begin = begin or {}
     done = int(train_state.step)
+    begun = Continuation.read(begin, done)
     evaluated = functools.partial(_evaluated, evaluate, stop)
-    if begin.get("owed") is not None:  # a signal had interrupted the evaluation of this step
+    if begun.owed is not None:
         evaluation = evaluated(train_state)
         if evaluation is not None:
-            log(loggers, done, {**begin["owed"], **evaluation})
+            log(loggers, done, {**begun.owed, **evaluation})
         if evaluation is None or should_stop(evaluation):
             return Outcome(train_state, done, 0.0, 0, 0.0)
-    data = begin.get("data", {"next_step": done})
-    finder = FaultFinder(rewind_above if recovery is not None else 0.0, begin.get("faults"))
+    finder = FaultFinder(rewind_above if recovery is not None else 0.0, begun.faults)
     if recovery is not None:
         recovery.changed(finder.events)
-    source = batches(data["next_step"], *([data["position"]] if "position" in data else []))
+    source = begun.batches(batches)
     _check_epochs(cadence, source)
     with Prefetcher(
         source,
         transfer=lambda batch: _Taken(int(size(batch)), place(batch), getattr(source, "ends", "")),
         position=getattr(source, "state_dict", None),
     ) as ahead:
-        metrics = PendingMetrics(cadence.logs, loggers, after_step, ahead, unit, begin.get("unlogged"), finder)
+        metrics = PendingMetrics(cadence.logs, loggers, after_step, ahead, unit, begun.unlogged, finder)
         loop = _Loop(step, key, cadence, stop, ahead, metrics, checkpoints, about or {}, recovery)
-        loop.offset = data["next_step"] - done
+        loop.offset = begun.next_batch - done
         train_state = loop.run(train_state, evaluated, should_stop)
         if checkpoints is not None:
             checkpoints.wait()
@@ -337,30 +337,29 @@ class _Loop:
             return None
         restored = self.recovery.rewind(fault)
         finder.events[-1] = {**event, "back_to": restored.step}
-        finder.rewound(restored.about.get("faults"))
+        begun = Continuation.read(restored.about, restored.step)
+        finder.rewound(begun.faults)
         self.recovery.changed(finder.events)
-        self.metrics.rewind(restored.step, restored.about.get("unlogged"))
+        self.metrics.rewind(restored.step, begun.unlogged)
         self.number, self.held = restored.step, current
         self.offset = fault.batch + 1 - restored.step
         return restored.state
 
     def _log_and_save(self, state: TrainState, evaluation: dict[str, float] | None, stopping: bool) -> None:
         metrics, checkpoints = self.metrics, self.checkpoints
-        details: dict[str, Any] = {**self.about, "data": {"next_step": self.number + self.offset}}
-        if self.ahead.state_dict() is not None:
-            details["data"]["position"] = self.ahead.state_dict()
-        if evaluation is None and checkpoints is not None:
-            details["owed"] = metrics.take()
-        else:
+        owed = metrics.take() if evaluation is None and checkpoints is not None else None
+        if owed is None:
             metrics.write(evaluation)
-            details |= metrics.unlogged()
         is_due = self.cadence.saves(self.number, ends_epoch=self.ends_epoch)
-        details |= {"faults": metrics.finder.record(), "scheduled": is_due}
         if checkpoints is not None and (stopping or is_due):
             with metrics.clock.paused():
                 check_replicated(state.state, where="train.train")
                 for logger in metrics.loggers:
                     logger.sync()
+                position, sums = self.ahead.state_dict(), metrics.means.record()
+                next_batch = self.number + self.offset
+                then = Continuation(next_batch, position, sums, owed, metrics.finder.record())
+                details = {**self.about, **then.as_json(), "scheduled": is_due}
                 checkpoints.save(state, self.number, details, evaluation)
 
 

@@ -104,11 +104,6 @@ class PendingMetrics:
         """Return the means of the metrics since the last line of the log, and reset the means. Nothing is logged."""
         return {**self.means.take(), **self._speed()}
 
-    def unlogged(self) -> dict[str, Any]:
-        """Return the metrics since the last line of the log, in the form in which a checkpoint stores them."""
-        record = self.means.record()
-        return {} if record is None else {"unlogged": record}
-
     def rewind(self, step: int, unlogged: Mapping[str, Any] | None) -> None:
         """Go back to an earlier step, and discard the metrics of the step that the device is computing."""
         self._pending, self.done, self.means = None, step, RunningMeans(unlogged)

@@ -13,6 +13,7 @@ import dataclasses
 import json
 import math
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from funcnet import weights
+from funcnet import nn, tree, weights
 from funcnet.arguments import path as as_path
 from funcnet.files import read_json, replacing, write_json
 from funcnet.parallel import Layout, is_first
@@ -31,7 +32,7 @@ from funcnet.train.faults import Fault
 from funcnet.train.state import TrainState
 from funcnet.train.versions import versions
 
-__all__ = ["FAULTS", "REPLAY", "Bundle", "RunRecovery", "batch_arrays", "read_bundle"]
+__all__ = ["FAULTS", "REPLAY", "Bundle", "RunRecovery", "batch_arrays", "describe_net", "read_bundle"]
 
 FAULTS = "faults.jsonl"
 REPLAY = "replay"
@@ -56,6 +57,8 @@ class Bundle:
         first_batch: index of the batch of step `start + 1`.
         began_in: working directory of the run, to which relative paths in `config` refer.
         batch: the batch of the step that failed, as {name: array}.
+        net: the net, as `describe_net` returns it. None in a bundle of an older release.
+        versions: the versions of Python and of the packages, as `versions()` returns them.
     """
 
     folder: Path
@@ -67,6 +70,8 @@ class Bundle:
     first_batch: int
     began_in: str
     batch: Mapping[str, np.ndarray]
+    net: list[str] | None = None
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def checkpoints(self) -> Path:
@@ -90,6 +95,7 @@ class RunRecovery:
         first: the train state before step 0, as `jax.ShapeDtypeStruct`s.
         restart: function that returns the placed train state before step 0.
         say: function that prints a line.
+        net: the net, or None if the task has none.
     """
 
     out: Path
@@ -101,6 +107,7 @@ class RunRecovery:
     first: TrainState
     restart: Callable[[], TrainState]
     say: Callable[[str], None]
+    net: nn.Module | None
 
     def keep(self, fault: Fault, batch: Any) -> dict[str, Any]:
         name = f"{REPLAY}/step-{fault.step:08d}-batch-{fault.batch:08d}"
@@ -149,7 +156,27 @@ class RunRecovery:
         record = {"command": self.where, "config": dict(self.config), "seed": self.seed, "fault": values}
         record["began_in"] = os.getcwd()
         first_batch = fault.batch - (fault.step - start - 1)
-        write_json(folder / BUNDLE, {**record, "start": start, "first_batch": first_batch, "versions": versions()})
+        record |= {"start": start, "first_batch": first_batch, "versions": versions()}
+        write_json(folder / BUNDLE, {**record, "net": describe_net(self.net, self.first)})
+
+
+def describe_net(net: nn.Module | None, state: TrainState) -> list[str]:
+    """Return lines that describe a net: those of its `repr`, and the dtypes and shapes of its parameters and buffers.
+
+    Args:
+        net: the net, or None if the task has none.
+        state: the train state, also as `jax.ShapeDtypeStruct`s.
+
+    Example:
+        >>> import optax
+        >>> from funcnet.train.state import create
+        >>> net = nn.Linear(2, 1, bias=False)
+        >>> describe_net(net, create(*net.init(jax.random.key(0)), optax.sgd(0.1)))
+        ['Linear(in_features=2, out_features=1, bias=False)', 'weight: float32 (1, 2)']
+    """
+    lines = [] if net is None else re.sub(r" at 0x[0-9a-f]+", "", repr(net)).splitlines()
+    leaves = {**tree.flatten(state.params), **tree.flatten(state.state)}
+    return [*lines, *(f"{name}: {leaf.dtype} {tuple(leaf.shape)}" for name, leaf in leaves.items())]
 
 
 def batch_arrays(layout: Layout, batch: Any) -> dict[str, np.ndarray]:
@@ -188,7 +215,8 @@ def read_bundle(folder: str | Path) -> Bundle:
     fault = Fault(**{**values, **numbers})
     batch = {name: np.asarray(array) for name, array in weights.load(folder / BATCH).items()}
     about = (record["command"], record["config"], record["seed"])
-    return Bundle(folder, *about, fault, record["start"], record["first_batch"], record["began_in"], batch)
+    place = (record["start"], record["first_batch"], record["began_in"])
+    return Bundle(folder, *about, fault, *place, batch, record.get("net"), record.get("versions", {}))
 
 
 def _as_json(value: Any) -> Any:

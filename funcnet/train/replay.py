@@ -11,16 +11,18 @@ import numpy as np
 from funcnet.parallel import check_batch_size
 from funcnet.settings import recorded
 from funcnet.train.checkpoints import Checkpoints
+from funcnet.train.continuation import Continuation
 from funcnet.train.errors import RunError
 from funcnet.train.interruption import interruption
 from funcnet.train.means import RunningMeans
 from funcnet.train.nan_trace import describe_broken
-from funcnet.train.recovery import Bundle, batch_arrays
+from funcnet.train.recovery import Bundle, batch_arrays, describe_net
 from funcnet.train.run import NOT_RECORDED
 from funcnet.train.run_directory import differences
 from funcnet.train.settings import open_layout
 from funcnet.train.task import Context, Task
 from funcnet.train.trials import TrainingSettings, Trials
+from funcnet.train.versions import versions
 
 __all__ = ["replay_step"]
 
@@ -49,7 +51,7 @@ def replay_step(
         True if the loss and the gradient norm of the repeated step have the same bits as in the run.
 
     Raises:
-        RunError: if the settings or the data differ from those of the run, or the run's checkpoint is missing.
+        RunError: if the settings, the net or the data differ from those of the run, or the run's checkpoint is missing.
 
     Example: see `funcnet replay --help`.
     """
@@ -65,12 +67,15 @@ def replay_step(
         context = Context(layout, settings.device.policy, stop)
         trials = Trials(open_task(settings, context), settings, config, context, where)
         layout = trials.layout
+        _check_net(trials, bundle)
+        if changes := differences(bundle.versions, {**bundle.versions, **versions()} if bundle.versions else {}):
+            say(f"The versions differ from those of the run, so the bits may differ too: {'; '.join(changes)}.")
         state, about = _start(trials, bundle)
         key, step = layout.place(jax.random.key(bundle.seed)), trials.compiled(state)
         count = fault.step - bundle.start
         if count > 1:
             say(f"Repeating {count - 1:,} steps from step {bundle.start:,}.")
-        source = _batches(trials.task.batches(bundle.seed), about, bundle.first_batch)
+        source = _batches(trials.task.batches(bundle.seed), about, bundle)
         for _ in range(count - 1):
             state, _ = step(state, layout.shard(next(source)), key)
         batch = layout.shard(next(source))
@@ -94,6 +99,25 @@ def replay_step(
     return is_same
 
 
+def _check_net(trials: Trials, bundle: Bundle) -> None:
+    """Raise a RunError if the net differs from that of the run."""
+    if bundle.net is None:
+        return
+    net = describe_net(getattr(trials.task, "net", None), trials.start.shapes(bundle.seed))
+    missing = [line for line in bundle.net if line not in set(net)]
+    added = [line for line in net if line not in set(bundle.net)]
+    if missing or added:
+        raise RunError(
+            f"replay: the net differs from that of the run; expected {_first(missing)}, got {_first(added)}. Repeat "
+            "the step with the net of the run."
+        )
+
+
+def _first(lines: list[str]) -> str:
+    more = f" and {len(lines) - 1} more lines" if len(lines) > 1 else ""
+    return f"{lines[0].strip()!r}{more}" if lines else "none of these lines"
+
+
 def _start(trials: Trials, bundle: Bundle) -> tuple[Any, Any]:
     """Return (the train state from which the step is repeated, placed on the devices; the `about` of its
     checkpoint).
@@ -111,14 +135,14 @@ def _start(trials: Trials, bundle: Bundle) -> tuple[Any, Any]:
     return restored.state, restored.about
 
 
-def _batches(batches: Callable[..., Iterable[Any]], about: Mapping[str, Any], first: int) -> Iterator[Any]:
-    """Return the batches with the index `first` and later. If the checkpoint has a position in the data, read from this
-    position on, and drop the batches before `first`.
+def _batches(batches: Callable[..., Iterable[Any]], about: Mapping[str, Any], bundle: Bundle) -> Iterator[Any]:
+    """Return the batches with the index `first_batch` and later. If the checkpoint has a position in the data, read
+    from this position on, and drop the batches before `first_batch`.
     """
-    data = about.get("data", {})
-    if "position" not in data:
+    begun, first = Continuation.read(about, bundle.start), bundle.first_batch
+    if begun.position is None:
         return iter(batches(first))
-    return itertools.islice(batches(data["next_step"], data["position"]), first - data["next_step"], None)
+    return itertools.islice(begun.batches(batches), first - begun.next_batch, None)
 
 
 def _check_batch(bundle: Bundle, found: dict[str, np.ndarray]) -> None:

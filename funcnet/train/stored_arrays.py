@@ -7,11 +7,11 @@ import math
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 
 from funcnet.parallel import process_count
 from funcnet.train.storable import array_kind, named_leaves, restored_form, stored_shape
@@ -38,7 +38,7 @@ def write_arrays(path: Path, arrays: dict[str, Any]) -> None:
         path.mkdir(exist_ok=True)
         return
     with _one_message(), _checkpointer() as writer:
-        writer.save(path, args=ocp.args.PyTreeSave(stored))
+        writer.save(path, args=_orbax().args.PyTreeSave(stored))
 
 
 def read_arrays(path: Path, template: Any, shardings: Any, stored: Iterable[str]) -> Any:
@@ -56,6 +56,7 @@ def read_arrays(path: Path, template: Any, shardings: Any, stored: Iterable[str]
     wanted = {name: shape for name, shape in shapes.items() if name in stored}
     found: dict[str, Any] = {}
     if wanted:
+        ocp = _orbax()
         how = {
             name: ocp.RestoreArgs(restore_type=np.ndarray)
             if targets[name] is None
@@ -63,7 +64,7 @@ def read_arrays(path: Path, template: Any, shardings: Any, stored: Iterable[str]
             for name in wanted
         }
         largest = max(math.prod(shape.shape) * shape.dtype.itemsize for shape in wanted.values())
-        with _checkpointer(read_at_once=1 + 2 * largest // 10**9) as reader:
+        with _checkpointer(read_at_once=max(2 * largest, 64 * 10**6)) as reader:
             found = reader.restore(path, args=ocp.args.PyTreeRestore(item=wanted, restore_args=how))
     arrays = []
     for name, leaf in leaves.items():
@@ -78,20 +79,29 @@ def _placed(array: Any, sharding: Any) -> jax.Array:
     return jax.make_array_from_callback(array.shape, sharding, lambda index: np.asarray(array)[index])
 
 
-def _checkpointer(read_at_once: int | None = None) -> ocp.Checkpointer:
+def _orbax() -> ModuleType:
+    """Import orbax when the first checkpoint is written or read, because this takes a quarter of a second."""
+    import orbax.checkpoint
+
+    return orbax.checkpoint
+
+
+def _checkpointer(read_at_once: int | None = None) -> Any:
     """Return an orbax checkpointer that synchronises processes through the coordinator. By default, orbax uses a
     collective operation on the devices, which a thread must not start while a training step runs.
 
     Args:
-        read_at_once: largest number of gigabytes that the host reads before they are on the devices. By default, orbax
+        read_at_once: largest number of bytes that the host reads before they are on the devices. By default, orbax
             reads all arrays at once. An array that is larger than this limit would be an error.
     """
+    ocp = _orbax()
+    gigabytes: Any = None if read_at_once is None else read_at_once / 10**9  # orbax multiplies; a fraction is no error
     if process_count() == 1:
-        return ocp.Checkpointer(ocp.PyTreeCheckpointHandler(restore_concurrent_gb=read_at_once))
+        return ocp.Checkpointer(ocp.PyTreeCheckpointHandler(restore_concurrent_gb=gigabytes))
     options = ocp.options.MultiprocessingOptions(
         active_processes=set(range(process_count())), barrier_sync_key_prefix=f"funcnet-{next(_uses)}"
     )
-    handler = ocp.PyTreeCheckpointHandler(restore_concurrent_gb=read_at_once, multiprocessing_options=options)
+    handler = ocp.PyTreeCheckpointHandler(restore_concurrent_gb=gigabytes, multiprocessing_options=options)
     return ocp.Checkpointer(handler, multiprocessing_options=options)
 
 

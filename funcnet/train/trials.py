@@ -5,6 +5,7 @@ import functools
 import itertools
 import json
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,9 +26,11 @@ from funcnet.parallel import (
 from funcnet.train.batches import OpenedBatches
 from funcnet.train.best import BestModel
 from funcnet.train.checkpoints import Checkpoints, Restored, resume
+from funcnet.train.continuation import Continuation
 from funcnet.train.loop import Outcome, train
 from funcnet.train.metrics import JsonLines, TensorBoard, read_metrics
 from funcnet.train.objective_checks import check_batch, check_returns_sums
+from funcnet.train.pending import Logger
 from funcnet.train.progress import TrainingProgress
 from funcnet.train.recovery import RunRecovery
 from funcnet.train.report import draw_report
@@ -69,7 +72,7 @@ def _logged(begin: Restored) -> int:
     """Return the last step whose line of the log is kept. If a signal had interrupted the evaluation of the restored
     step, this step is evaluated and logged again, also if an earlier process has done it and was then killed.
     """
-    return begin.step - (begin.about.get("owed") is not None)
+    return begin.step - (Continuation.read(begin.about, begin.step).owed is not None)
 
 
 def _is_concluded(out: Path) -> bool:
@@ -199,13 +202,13 @@ class Trials:
         opened = self._opened.pop(seed, None)
         step = self.compiled(begin.state)
         first = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), begin.state)
-        with self._loggers(out, _logged(begin), begin.step) as loggers:
-            say = loggers[-1].say if loggers else lambda text: None
+        with self._loggers(out, _logged(begin), begin.step) as (loggers, progress):
             restart = functools.partial(self.start, seed)
             about = (out, self.where, self.config, seed, self.layout)
             place, size = self._reading(seed)
+            net = getattr(task, "net", None)
             return train(
-                ShapeWatch(step, say, self._shapes, 2 if self.layout.kind == "pmap" else 1),
+                ShapeWatch(step, progress.say, self._shapes, 2 if self.layout.kind == "pmap" else 1),
                 begin.state,
                 task.batches(seed) if opened is None else opened,
                 key=self.layout.place(jax.random.key(seed)),
@@ -219,10 +222,10 @@ class Trials:
                 checkpoints=checkpoints,
                 about={"seed": seed, "config": dict(self.config)},
                 begin=begin.about,
-                after_step=loggers[-1].after_step if loggers else lambda step: None,
+                after_step=progress.after_step,
                 should_stop=lambda evaluation: best is not None and best.should_stop(),
                 rewind_above=task.rewind_above,
-                recovery=RunRecovery(*about, checkpoints, first, restart, say),
+                recovery=RunRecovery(*about, checkpoints, first, restart, progress.say, net),
             )
 
     def compiled(self, state: TrainState, *, nan_trace: bool | None = None, donate: bool = True) -> Callable[..., Any]:
@@ -286,18 +289,21 @@ class Trials:
         return place
 
     @contextlib.contextmanager
-    def _loggers(self, out: Path, logged: int, step: int) -> Iterator[list[Any]]:
+    def _loggers(self, out: Path, logged: int, step: int) -> Iterator[tuple[list[Logger], TrainingProgress]]:
+        """Open the loggers of the run, and its progress display. Only process 0 has loggers; the lines that another
+        process displays are not shown.
+        """
+        task = self.task
+        progress = TrainingProgress(task.cadence.total_steps, step=step, show=task.shown, evaluated=task.evaluated)
         if not is_first():
-            yield []
+            yield [], progress
             return
         with (
             JsonLines(out / "metrics.jsonl", logged) as lines,
             TensorBoard(out / "tensorboard", logged) as board,
-            TrainingProgress(
-                self.task.cadence.total_steps, step=step, show=self.task.shown, evaluated=self.task.evaluated
-            ) as progress,
+            progress,
         ):
-            yield [lines, board, progress]
+            yield [lines, board, progress], progress
 
     def _saving_the_best(self, best: BestModel, out: Path) -> Callable[[TrainState], dict[str, float]]:
         def evaluate(state: TrainState) -> dict[str, float]:
@@ -352,4 +358,6 @@ class Trials:
         saved = " and saved" if step else ""
         total = self.task.cadence.total_steps
         of = "" if total is None else f" of {total:,}"
-        print(f"Stopped{saved} after step {step:,}{of}. Continue with --resume (in Python: resume=True).")
+        arrived = self.stop.arrived  # None if another process received the signal
+        took = "" if arrived is None else f", {time.monotonic() - arrived:.1f} s after the signal"
+        print(f"Stopped{saved} after step {step:,}{of}{took}. Continue with --resume (in Python: resume=True).")

@@ -11,9 +11,9 @@ virtual CPU devices:
 - load: `bert.from_pretrained(..., layout=layout)` reads the parameters from a safetensors file.
 
 The table contains the bytes of all arrays of a phase, the most bytes on a device, their ratio to an eighth of all
-bytes, the largest size of NumPy's arrays (`tracemalloc`), and by how much the resident memory of the process grew at
-most. The arrays of all 8 devices are in the memory of the host, and so are mapped pages of files. When a checkpoint is
-restored, the arrays on the CPU devices are those that NumPy has made.
+bytes, the bytes of NumPy's arrays at their peak beyond those that stay (`tracemalloc`), and by how much the resident
+memory of the process grew at most. The arrays of all 8 devices are in the memory of the host, and so are mapped pages
+of files. When a checkpoint is restored, some arrays that NumPy has made stay as the arrays of the CPU devices.
 """
 
 import argparse
@@ -64,7 +64,8 @@ def work(options: argparse.Namespace) -> dict[str, int]:
         state = train.resume(checkpoints, shapes, layout).state
     else:
         state = bert.from_pretrained(options.folder / "model", bert.BertForPreTraining, layout=layout)[1:]
-    host, grown = tracemalloc.get_traced_memory()[1], resident() - before
+    stays, most = tracemalloc.get_traced_memory()
+    host, grown = most - stays, resident() - before
     tracemalloc.stop()
     if options.phase == "start":
         for program in start.lower(0):

@@ -96,7 +96,7 @@ def test_a_signal_to_one_process_stops_both_after_the_same_step(corpus, cache, a
     run[1].send_signal(signal.SIGTERM)
     found = ended(*run)
     assert [code for code, _ in found] == [143, 143], found
-    assert "Stopped and saved after step" in found[0][1]
+    assert re.search(r"Stopped and saved after step \d+ of 20\. Continue with --resume", found[0][1])
     succeeded(*start(1, cache, *pretrain(corpus, out, "data=2", "--resume")))
     same_bits(out, alone)
 

@@ -28,6 +28,13 @@ except ValueError as error:
     print(error)
     parallel.leave(7)
 """
+# without `leave`; process 0 waits until the other process has printed its error
+FORGETFUL = (
+    SCRIPT[: SCRIPT.index("try:")].replace(
+        "from funcnet import parallel\n", "from funcnet import parallel\nparallel.processes.LEAVING = 3600\n"
+    )
+    + "train.fit(nn.Linear(1, 1), loss, data, optax.sgd(1e-3), out={out!r}, steps=4, batch_size=8, mesh='data=2')\n"
+)
 ALL = "the first batch = 'x: float32[8, 1], SHA-256 "  # each process reads all rows
 MISTAKES = {
     "the seed of a loader": (
@@ -44,10 +51,10 @@ MISTAKES = {
 }
 
 
-def run(folder, data):
+def run(folder, data, code=SCRIPT):
     """[(exit code, output)] of the two processes."""
     script = folder / "script.py"
-    script.write_text(SCRIPT.format(data=data, out=str(folder / "run")))
+    script.write_text(code.format(data=data, out=str(folder / "run")))
     joined = [(arguments[1], arguments[-1]) for arguments in joining(2)]
     return ended(*(start([sys.executable, script, *arguments], folder / "cache") for arguments in joined))
 
@@ -76,3 +83,10 @@ def test_an_error_of_the_data_in_process_0_ends_the_others(tmp_path):
 def test_processes_that_read_the_same_train(tmp_path):
     for code, output in run(tmp_path, "data = DataLoader(rows, 8, shuffle=True, seed=3, drop_last=True)"):
         assert code == 0, output
+
+
+@pytest.mark.slow
+def test_a_script_that_never_leaves_ends_as_soon_as_the_others_have(tmp_path):
+    data, named = MISTAKES["other rows"]
+    for code, output in run(tmp_path, data, FORGETFUL):
+        assert code not in (0, None) and named in output, output

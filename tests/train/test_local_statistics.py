@@ -126,6 +126,30 @@ def test_gradients_do_not_depend_on_the_choice_of_buffers():
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
 
 
+@pytest.mark.parametrize("buffers", ["first", "averaged"])
+def test_fit_has_the_statistics_of_eight_models_in_torch(buffers, tmp_path):
+    net, *first = start()
+
+    def loss(model, batch):
+        return F.cross_entropy(model(batch["x"]), batch["label"], reduction="none")
+
+    data = lambda step: map(batch_at, range(step, STEPS))
+    options = {"steps": STEPS, "start": first, "devices": N, "parallel": "shard_map", "buffers": buffers}
+    fitted = train.fit(net, loss, data, optax.sgd(RATE), out=tmp_path / "run", **options)
+    ours, (theirs, _) = net.state_dict(fitted.params, fitted.state), in_torch(buffers, 1)
+    for name, value in theirs.items():
+        np.testing.assert_allclose(ours[name], value, rtol=1e-4, atol=1e-4 * np.abs(value).max(), err_msg=name)
+
+
+def test_fit_needs_devices_with_their_own_statistics(tmp_path):
+    message = r"buffers='first' needs devices that compute their own buffers; expected parallel='shard_map' or 'pmap', "
+    net = start()[0]
+    with pytest.raises(ValueError, match=message):
+        train.fit(net, lambda model, batch: 0, batch_at(0), optax.sgd(1.0), out=tmp_path, steps=1, buffers="first")
+    with pytest.raises(ValueError, match="buffers is unknown; expected 'synced' or 'averaged' or 'first', got 'last'"):
+        train.fit(net, lambda model, batch: 0, batch_at(0), optax.sgd(1.0), out=tmp_path, steps=1, buffers="last")
+
+
 def test_an_unknown_choice_is_an_error():
     with pytest.raises(ValueError, match=r"unknown buffers; expected 'synced' or 'averaged' or 'first', got 'last'\."):
         train.make_step(lambda *_, **__: None, lambda batch: {}, optax.sgd(0.1), buffers="last")

@@ -171,6 +171,37 @@ def test_a_fault_can_be_replayed_to_the_bit(tmp_path, kind, capsys):
         fit(tmp_path / "run", batches, kind, seed=1, replay=tmp_path / "run" / found[2]["bundle"])
 
 
+def test_a_replay_compares_the_net_and_names_other_versions(tmp_path, capsys):
+    run = {"batches": data({3: np.nan}), "steps": 5, "save_every": 2, "log_every": 5}
+    fit(tmp_path / "run", **run)
+    (event,) = events(tmp_path / "run")
+    folder = tmp_path / "run" / event["bundle"]
+
+    def replayed(net):
+        with pytest.raises(SystemExit) as stopped:
+            options = {"steps": 5, "save_every": 2, "log_every": 5, "rewind_above": 4.0, "keep": 3, "mesh": "data=1"}
+            train.fit(net, loss, run["batches"], optax.adam(1e-2), out=tmp_path / "run", replay=folder, **options)
+        return stopped.value.code
+
+    other = net()
+    other[3].p = 0.2
+    with pytest.raises(
+        train.RunError, match=r"the net differs .*; expected '\(3\): Dropout\(p=0\.1.*, got '\(3\): .*p=0\.2"
+    ):
+        replayed(other)
+    with pytest.raises(
+        train.RunError, match=r"expected '\(4\): .*' and 2 more lines, got '\(4\): .*' and 2 more lines\."
+    ):
+        replayed(nn.Sequential(*list(net())[:4], nn.Linear(32, 2)))
+    assert replayed(net()) == 0
+    bundle = json.loads((folder / "bundle.json").read_text())
+    bundle["versions"]["jax"] = "0.4.1"
+    (folder / "bundle.json").write_text(json.dumps(bundle))
+    capsys.readouterr()
+    replayed(net())
+    assert f"may differ too: jax was '0.4.1', now '{jax.__version__}'." in capsys.readouterr().out
+
+
 @jax.custom_vjp
 def broken(weight):
     """The weight, with a gradient whose first entry is NaN."""

@@ -1,6 +1,7 @@
 """Whether a run may start or resume in a directory, and the errors if not."""
 
 import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -121,15 +122,21 @@ def test_a_file_that_is_not_a_run_record(tmp_path):
             train.open_run(tmp_path, CONFIG, resume=True)
 
 
-def test_a_folder_that_cannot_be_made(tmp_path, monkeypatch):
-    def full(*_, **__):
-        raise OSError(errno.ENOSPC, "No space left on device")
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_a_folder_that_cannot_be_made(tmp_path, monkeypatch, number):
+    def refuse(*_, **__):
+        raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(Path, "mkdir", full)
-    with pytest.raises(
-        train.RunError, match=r"train.open_run: cannot write .*expected a writable folder with free space"
-    ):
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    message = rf"train.open_run: cannot write .*expected a writable folder .*, got \[Errno {number}\] "
+    with pytest.raises(train.RunError, match=message + os.strerror(number)):
         train.open_run(tmp_path / "run", CONFIG)
+
+
+@pytest.mark.skipif(not os.access("/sys", os.F_OK), reason="Linux has this folder")
+def test_a_file_system_that_refuses_every_write(tmp_path):
+    with pytest.raises(train.RunError, match=r"cannot write /sys/run; expected a writable folder with free space"):
+        train.open_run("/sys/run", CONFIG)
 
 
 @pytest.mark.parametrize("resume", [False, True])
