@@ -3,8 +3,8 @@
 `qparams.py` has the class of the quantization parameters, and the conversion of arrays between real numbers and
 integers. `addition.py`, `concatenation.py`, `requantization.py`, `linear.py`, `convolution.py`, `pooling.py` and
 `tables.py` have the operators. `multipliers.py` multiplies integers by real numbers in fixed point, and
-`integer_products.py` computes exact sums of products. `observers.py` chooses parameters from data, and
-`fake_quantization.py` simulates integers in training.
+`integer_products.py` computes exact sums of products. `observers.py` and `histogram_observer.py` choose parameters from
+data, and `fake_quantization.py` simulates integers in training.
 
 `calibrate` finds the ranges of a net's arrays, and `convert` makes an integer net with these ranges.
 `QuantizationAware` trains a net that rounds where the integer net will round. `save_int8` and `open_int8` write and
@@ -23,6 +23,7 @@ from funcnet.quantization.concatenation import concat
 from funcnet.quantization.conversion import convert
 from funcnet.quantization.convolution import conv
 from funcnet.quantization.fake_quantization import fake_quantize
+from funcnet.quantization.histogram_observer import HistogramObserver
 from funcnet.quantization.linear import embedding, linear
 from funcnet.quantization.network import QuantizedNet, QuantizedNode, QuantizedValue
 from funcnet.quantization.observers import (
@@ -37,6 +38,7 @@ from funcnet.quantization.requantization import requantize
 from funcnet.quantization.tables import activation_by_table, activation_table
 
 __all__ = [
+    "HistogramObserver",
     "Int8Model",
     "MeanSquaredErrorObserver",
     "MinMaxObserver",

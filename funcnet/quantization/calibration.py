@@ -37,8 +37,8 @@ def calibrate(
         params, state: parameters and buffers of the module.
         batches: batches of inputs. Each batch is an array, or a tuple of arrays for a net with several inputs. About
             100 typical examples are usually enough.
-        observer: observer of each array; None means `MinMaxObserver()`. `PercentileObserver` and
-            `MeanSquaredErrorObserver` leave outliers out of the ranges.
+        observer: observer of each array; None means `MinMaxObserver()`. `PercentileObserver`,
+            `MeanSquaredErrorObserver` and `HistogramObserver` leave outliers out of the ranges.
 
     Returns:
         {name: parameters of int8}. A name consists of a layer and an operation, such as "layer1.0.conv1:conv". In

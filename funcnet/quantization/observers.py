@@ -7,19 +7,20 @@ tree of arrays. `update` therefore works under jit, for example in a training st
     state = observer.update(state, x)        # for every array
     qparams = observer.qparams(state, "int8")
 
-`MinMaxObserver` and `MovingAverageMinMaxObserver` keep the smallest and the largest value. `PercentileObserver` and
-`MeanSquaredErrorObserver` keep a histogram, and may leave outliers out of the range, which makes the steps finer.
+`MinMaxObserver` and `MovingAverageMinMaxObserver` keep the smallest and the largest value. `PercentileObserver`,
+`MeanSquaredErrorObserver` and torch's `HistogramObserver` (`histogram_observer.py`) keep a histogram, and may leave
+outliers out of the range, which makes the steps finer.
 """
 
 import dataclasses
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from funcnet.quantization.qparams import QParams, choose_qparams, integer_range
+from funcnet.quantization.qparams import IntegerLimits, QParams, choose_qparams, integer_limits
 
 __all__ = [
     "HistogramState",
@@ -84,13 +85,15 @@ class MinMaxObserver:
         low, high = _extremes("MinMaxObserver", x, self.axis)
         return RangeState(jnp.minimum(state.min, low), jnp.maximum(state.max, high))
 
-    def qparams(self, state: RangeState, dtype: Any = "int8", *, symmetric: bool = False) -> QParams:
+    def qparams(
+        self, state: RangeState, dtype: Any = "int8", *, symmetric: bool = False, **limits: Unpack[IntegerLimits]
+    ) -> QParams:
         """Return the quantization parameters of the observed range; see `choose_qparams`.
 
         Raises:
             ValueError: if no value was observed, or a value was infinite or NaN.
         """
-        return _of_range("MinMaxObserver", state, dtype, symmetric, self.axis)
+        return _of_range("MinMaxObserver", state, dtype, symmetric, self.axis, limits)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,13 +143,15 @@ class MovingAverageMinMaxObserver:
         step = lambda old, new: jnp.where(jnp.isinf(old), new, old + constant * (new - old))
         return RangeState(*map(step, state, extremes))
 
-    def qparams(self, state: RangeState, dtype: Any = "int8", *, symmetric: bool = False) -> QParams:
+    def qparams(
+        self, state: RangeState, dtype: Any = "int8", *, symmetric: bool = False, **limits: Unpack[IntegerLimits]
+    ) -> QParams:
         """Return the quantization parameters of the averaged range; see `choose_qparams`.
 
         Raises:
             ValueError: if no value was observed, or a value was infinite or NaN.
         """
-        return _of_range("MovingAverageMinMaxObserver", state, dtype, symmetric, self.axis)
+        return _of_range("MovingAverageMinMaxObserver", state, dtype, symmetric, self.axis, limits)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,7 +190,9 @@ class PercentileObserver:
         """Return the observer's state after it has seen `x`, a floating-point array. An empty array changes nothing."""
         return _count("PercentileObserver", state, x)
 
-    def qparams(self, state: HistogramState, dtype: Any = "int8", *, symmetric: bool = False) -> QParams:
+    def qparams(
+        self, state: HistogramState, dtype: Any = "int8", *, symmetric: bool = False, **limits: Unpack[IntegerLimits]
+    ) -> QParams:
         """Return the quantization parameters of the range between the two percentiles; see `choose_qparams`.
 
         Raises:
@@ -196,7 +203,7 @@ class PercentileObserver:
         share = counts.cumsum() / counts.sum()
         upper = edges[1:][np.searchsorted(share, self.percentile / 100 - 1e-12)]
         lower = edges[:-1][np.searchsorted(share, 1 - self.percentile / 100, side="right")]
-        return choose_qparams(max(low, float(lower)), min(high, float(upper)), dtype, symmetric=symmetric)
+        return choose_qparams(max(low, float(lower)), min(high, float(upper)), dtype, symmetric=symmetric, **limits)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,7 +228,9 @@ class MeanSquaredErrorObserver:
         """Return the observer's state after it has seen `x`, a floating-point array. An empty array changes nothing."""
         return _count("MeanSquaredErrorObserver", state, x)
 
-    def qparams(self, state: HistogramState, dtype: Any = "int8", *, symmetric: bool = False) -> QParams:
+    def qparams(
+        self, state: HistogramState, dtype: Any = "int8", *, symmetric: bool = False, **limits: Unpack[IntegerLimits]
+    ) -> QParams:
         """Return the quantization parameters of the range with the smallest error; see `choose_qparams`.
 
         Raises:
@@ -232,13 +241,13 @@ class MeanSquaredErrorObserver:
         held = counts > 0
         values, weights = ((edges[:-1] + edges[1:]) / 2)[held].clip(low, high), counts[held]
         low, high = min(low, 0.0), max(high, 0.0)
-        error = lambda pair: _error(values, weights, pair[0], pair[1], dtype, symmetric)
+        error = lambda pair: _error(values, weights, pair[0], pair[1], dtype, symmetric, limits)
         # Try all pairs of a coarse grid, and then all pairs of a fine grid around the best one.
         parts = np.arange(1, _PARTS + 1) / _PARTS
         best = min(((low * a, high * b) for a in parts for b in parts), key=error)
         fine = _fine(best[0], low), _fine(best[1], high)
         best = min([best, *((low * a, high * b) for a in fine[0] for b in fine[1])], key=error)
-        return choose_qparams(*best, dtype, symmetric=symmetric)
+        return choose_qparams(*best, dtype, symmetric=symmetric, **limits)
 
 
 def _fine(best: float, end: float) -> np.ndarray:
@@ -274,8 +283,10 @@ def _checked(where: str, state: RangeState) -> tuple[Any, Any]:
     return (low, high) if low.ndim else (float(low), float(high))
 
 
-def _of_range(where: str, state: RangeState, dtype: Any, symmetric: bool, axis: int | None) -> QParams:
-    return choose_qparams(*_checked(where, state), dtype, symmetric=symmetric, axis=axis)
+def _of_range(
+    where: str, state: RangeState, dtype: Any, symmetric: bool, axis: int | None, limits: IntegerLimits
+) -> QParams:
+    return choose_qparams(*_checked(where, state), dtype, symmetric=symmetric, axis=axis, **limits)
 
 
 def _empty_histogram() -> HistogramState:
@@ -311,8 +322,10 @@ def _bins(state: HistogramState) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(state.counts, np.float64), edges
 
 
-def _error(values: np.ndarray, weights: np.ndarray, low: float, high: float, dtype: Any, symmetric: bool) -> float:
+def _error(
+    values: np.ndarray, weights: np.ndarray, low: float, high: float, dtype: Any, symmetric: bool, limits: IntegerLimits
+) -> float:
     """Return the weighted mean squared error of quantizing `values` with the range `low` to `high`."""
-    qparams = choose_qparams(low, high, dtype, symmetric=symmetric)
-    steps = np.clip(np.rint(values / qparams.scale) + qparams.zero_point, *integer_range(dtype))
+    qparams = choose_qparams(low, high, dtype, symmetric=symmetric, **limits)
+    steps = np.clip(np.rint(values / qparams.scale) + qparams.zero_point, *integer_limits(dtype, **limits))
     return float(np.average((qparams.scale * (steps - qparams.zero_point) - values) ** 2, weights=weights))

@@ -7,7 +7,7 @@ tensor, or for each channel along one axis. Scales are float32, as in all file f
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -15,16 +15,25 @@ import numpy as np
 from jax import lax
 
 __all__ = [
+    "IntegerLimits",
     "QParams",
     "check_integers",
     "choose_qparams",
     "dequantize",
+    "integer_limits",
     "integer_range",
     "quantize",
     "require_per_tensor",
 ]
 
 _DTYPES = ("int8", "uint8", "int16", "int32")
+
+
+class IntegerLimits(TypedDict, total=False):
+    """The arguments `quant_min` and `quant_max` of `choose_qparams`."""
+
+    quant_min: int | None
+    quant_max: int | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +132,8 @@ def choose_qparams(
     *,
     symmetric: bool = False,
     axis: int | None = None,
+    quant_min: int | None = None,
+    quant_max: int | None = None,
 ) -> QParams:
     """Return the parameters whose integers cover the real numbers from `min` to `max`.
 
@@ -138,13 +149,20 @@ def choose_qparams(
         dtype: dtype of the integers.
         symmetric: whether the zero point is the middle of the dtype.
         axis: axis of the channels; None means one range for the whole tensor.
+        quant_min, quant_max: the smallest and the largest integer that represent the range, such as 0 and 127, with
+            which a sum of products of uint8 and int8 fits int16. None means those of the dtype. If one of them is given
+            and the range is symmetric, the scale is `2 · largest / (quant_max - quant_min)`, as in torch, and the zero
+            point of uint8 is `(quant_min + quant_max) // 2`.
 
     Returns:
         The parameters. If `min == max`, the parameters represent this number to float32 accuracy.
 
     Raises:
-        ValueError: if there are no limits, their shapes do not fit, a limit is not finite, `min` is above `max`, or the
-            scale is too large for float32.
+        ValueError: if there are no limits, their shapes do not fit, a limit is not finite, `min` is above `max`, the
+            scale is too large for float32, or `quant_min` and `quant_max` do not contain 0 and fit the dtype.
+
+    Differs from torch: torch's observers make no scale below 1.2e-7. Without `quant_min` and `quant_max`, torch uses
+    the most negative integer of a symmetric range too: pass -128 and 127 for its scale.
 
     Example:
         >>> choose_qparams(-1.0, 1.55, "int8")
@@ -165,10 +183,12 @@ def choose_qparams(
     if (low > high).any():
         raise ValueError(f"choose_qparams: min is above max; expected min <= max, got {min!r} and {max!r}.")
     low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
-    smallest, largest = integer_range(dtype)
+    smallest, largest = integer_limits(dtype, quant_min, quant_max)
+    is_limited = quant_min is not None or quant_max is not None
     if symmetric:
-        middle = (smallest + largest + 1) // 2
-        scale = np.maximum(-low, high) / (largest - middle)
+        is_signed = integer_range(dtype)[0] < 0
+        middle = 0 if is_signed else (smallest + largest + (not is_limited)) // 2
+        scale = np.maximum(-low, high) / ((largest - smallest) / 2 if is_limited else largest - middle)
     else:
         scale = (high - low) / (largest - smallest)
     # A range whose scale is below the normal float32 numbers counts as one that contains only 0.0.
@@ -178,6 +198,26 @@ def choose_qparams(
     zero = np.full(low.shape, middle) if symmetric else np.rint(smallest - low / scale)
     zero = np.clip(zero, smallest, largest).astype(np.int64)
     return QParams(scale, zero, dtype, axis)
+
+
+def integer_limits(dtype: Any, quant_min: int | None = None, quant_max: int | None = None) -> tuple[int, int]:
+    """Return the smallest and the largest integer that represent a range; see `choose_qparams`.
+
+    Raises:
+        ValueError: if they do not contain 0, or do not fit the dtype.
+
+    Example:
+        >>> integer_limits("uint8", quant_max=127)
+        (0, 127)
+    """
+    low, high = integer_range(dtype)
+    smallest, largest = low if quant_min is None else quant_min, high if quant_max is None else quant_max
+    if not (low <= smallest <= 0 <= largest <= high and smallest < largest):
+        raise ValueError(
+            f"choose_qparams: quant_min and quant_max are out of range; expected {low} <= quant_min <= 0 <= quant_max "
+            f"<= {high} for {np.dtype(dtype).name}, got {smallest} and {largest}."
+        )
+    return smallest, largest
 
 
 def quantize(x: jax.Array, qparams: QParams, kernel: str = "reference") -> jax.Array:

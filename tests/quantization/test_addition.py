@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
 
 from funcnet.quantization import QParams, add
 from tests.quantization.tflite_models import (
@@ -228,3 +229,24 @@ def test_8_million_int8_within_twice_the_time_of_xnnpack():
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     ratio = float(printed.splitlines()[-1].removeprefix("ratio "))
     assert ratio < 2, printed
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated.*:UserWarning")
+@pytest.mark.parametrize("kernel", ["reference", "xnnpack"])
+def test_sums_are_those_of_torch_s_operator_except_for_the_rounding_of_halves(kernel):
+    """torch adds real numbers and rounds the sum; which way it rounds a half depends on its engine."""
+    rng, different = np.random.default_rng(9), 0
+    for _ in range(40):
+        out = random_qparams(rng, "uint8")
+        sets = [random_qparams(rng, "uint8", out, 2.5) for _ in "ab"]
+        arrays = [rng.integers(0, 256, 5000).astype(np.uint8) for _ in "ab"]
+        given = [
+            torch._make_per_tensor_quantized_tensor(torch.from_numpy(x), one.scale, one.zero_point)
+            for x, one in zip(arrays, sets, strict=True)
+        ]
+        theirs = torch.ops.quantized.add(*given, out.scale, out.zero_point).int_repr().numpy()
+        ours = np.asarray(add(*map(jnp.asarray, arrays), *sets, out, kernel=kernel))
+        difference = np.abs(ours.astype(int) - theirs)
+        assert difference.max() <= 1
+        different += np.count_nonzero(difference)
+    assert different <= 20  # of 200,000

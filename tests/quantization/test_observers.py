@@ -8,6 +8,7 @@ import torch
 from torch.ao import quantization as theirs
 
 from funcnet.quantization import (
+    HistogramObserver,
     MeanSquaredErrorObserver,
     MinMaxObserver,
     MovingAverageMinMaxObserver,
@@ -18,7 +19,13 @@ from funcnet.quantization import (
     quantize,
 )
 
-ALL = [MinMaxObserver(), MovingAverageMinMaxObserver(), PercentileObserver(), MeanSquaredErrorObserver()]
+ALL = [
+    MinMaxObserver(),
+    MovingAverageMinMaxObserver(),
+    PercentileObserver(),
+    MeanSquaredErrorObserver(),
+    HistogramObserver(),
+]
 
 
 def batches(seed, shape=(20, 6, 5), count=6):
@@ -142,7 +149,7 @@ def test_bad_calibrations(observer):
     for state in (observer.init(), observer.update(observer.init(), jnp.zeros(0))):
         with pytest.raises(ValueError, match=f"{name}: the calibration is empty; expected at least one value"):
             observer.qparams(state)
-    for bad in (jnp.nan, jnp.inf):
+    for bad in (jnp.nan,) if name == "HistogramObserver" else (jnp.nan, jnp.inf):  # it ignores infinity, as torch
         with pytest.raises(ValueError, match=f"{name}: a value of the calibration is not finite"):
             observer.qparams(observer.update(observer.init(), jnp.array([1.0, bad])))
     with pytest.raises(TypeError, match=f"{name}: x does not hold real numbers"):
@@ -156,3 +163,28 @@ def test_bad_settings():
         PercentileObserver(50)
     with pytest.raises(ValueError, match="the axis does not exist"):
         MinMaxObserver(2).update(MinMaxObserver(2).init(), jnp.zeros((2, 2)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_default_observer_of_torch(seed):
+    """uint8 with integers up to 127, so that a sum of two products fits int16."""
+    arrays = batches(10 + seed)
+    qparams = MinMaxObserver().qparams(observed(MinMaxObserver(), arrays), "uint8", quant_min=0, quant_max=127)
+    check(qparams, theirs.default_observer(), arrays)
+    averaging = MovingAverageMinMaxObserver(0.01)
+    qparams = averaging.qparams(observed(averaging, arrays), "uint8", quant_min=0, quant_max=127)
+    check(qparams, theirs.MovingAverageMinMaxObserver(0.01, quant_min=0, quant_max=127), arrays)
+    weights = MinMaxObserver(0)
+    qparams = weights.qparams(observed(weights, arrays), "int8", symmetric=True, quant_min=-128, quant_max=127)
+    check(qparams, theirs.default_per_channel_weight_observer(), arrays)
+
+
+@pytest.mark.parametrize("observer", [PercentileObserver(99.0), MeanSquaredErrorObserver()])
+def test_limits_of_the_integers(observer):
+    x = np.random.default_rng(11).laplace(size=10_000).astype(np.float32)
+    state = observed(observer, [x])
+    qparams = observer.qparams(state, "uint8", quant_max=127)
+    low, high = qparams.scale * (np.array([0, 127]) - qparams.zero_point)
+    wide = observer.qparams(state, "uint8")
+    assert wide.scale < qparams.scale
+    assert low == pytest.approx(-high, rel=0.2)

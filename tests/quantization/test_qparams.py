@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+import torch.ao.quantization.fx._decomposed  # registers the operators
 
 from funcnet.quantization import QParams, choose_qparams, dequantize, quantize
 from tests.quantization.tflite_models import KERNELS, Operator, Tensor, all_values, build, random_qparams, run
@@ -171,3 +172,24 @@ def test_parameters_are_values():
     assert one.scale == float(np.float32(0.1))
     with pytest.raises(AttributeError):
         one.scale = 2.0
+
+
+@pytest.mark.parametrize("limits", [(-128, 127), (-100, 90)])
+def test_parameters_are_those_of_torch_s_operator(limits):
+    rng = np.random.default_rng(8)
+    for _ in range(300):
+        x = (rng.normal(rng.normal(), 1, 50) * 10 ** rng.uniform(-3, 3)).astype(np.float32)
+        tensor = torch.from_numpy(x)
+        scale, zero = torch.ops.quantized_decomposed.choose_qparams.tensor(tensor, *limits, 1e-9, torch.int8)
+        ours = choose_qparams(x.min(), x.max(), "int8", quant_min=limits[0], quant_max=limits[1])
+        assert (ours.scale, ours.zero_point) == (pytest.approx(scale.item(), rel=1e-6), zero.item())
+        symmetric = torch.ops.quantized_decomposed.choose_qparams_symmetric.tensor
+        scale, zero = symmetric(tensor, *limits, 1e-9, torch.int8)
+        ours = choose_qparams(x.min(), x.max(), "int8", symmetric=True, quant_min=limits[0], quant_max=limits[1])
+        assert (ours.scale, ours.zero_point) == (pytest.approx(scale.item(), rel=1e-6), zero.item())
+
+
+@pytest.mark.parametrize("limits", [(1, 127), (-129, 127), (-128, 128), (-128, -1), (0, 0)])
+def test_limits_that_do_not_fit(limits):
+    with pytest.raises(ValueError, match=r"quant_min and quant_max are out of range; expected -128 <= quant_min <= 0"):
+        choose_qparams(-1.0, 1.0, "int8", quant_min=limits[0], quant_max=limits[1])
