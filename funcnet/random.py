@@ -14,7 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-__all__ = ["MissingKey", "dropout_mask", "is_key", "key_for_name", "keys_for_names", "wrap_keys"]
+__all__ = ["MissingKey", "Rate", "dropout_mask", "is_key", "key_for_name", "keys_for_names", "wrap_keys"]
+
+
+Rate = float | jax.Array
+"""A dropout rate, 0 to 1: a Python float, or a traced scalar, whose range cannot be checked."""
 
 
 class MissingKey:
@@ -93,7 +97,7 @@ def keys_for_names(key: jax.Array, names: Sequence[str]) -> jax.Array:
 
 
 def dropout_mask(
-    key: jax.Array, shape: Sequence[int], rate: float, *, part: Sequence[jax.Array | None] | None = None
+    key: jax.Array, shape: Sequence[int], rate: Rate, *, part: Sequence[jax.Array | None] | None = None
 ) -> jax.Array:
     """Return independent booleans, each True (keep) with probability `1 - rate` (to a precision of 2**-32).
 
@@ -104,7 +108,7 @@ def dropout_mask(
     Args:
         key: one typed key (`jax.random.key`), of any implementation.
         shape: shape of the mask.
-        rate: probability of False, a Python float in [0, 1].
+        rate: probability of False in [0, 1]: a Python float, or a traced scalar, whose range is not checked.
         part: for each dimension, the indices (n,) of the entries to return, or None for all indices. The returned
             entries have the same values as in the mask of shape `shape`.
 
@@ -126,14 +130,19 @@ def dropout_mask(
     if not isinstance(key, jax.Array) or not is_key(key) or key.shape:
         got = f"{type(key).__name__} of dtype {getattr(key, 'dtype', None)} and shape {getattr(key, 'shape', None)}"
         raise TypeError(f"random.dropout_mask: expected one typed key, got {got}. Make one with jax.random.key(seed).")
-    if not 0.0 <= rate <= 1.0:
+    if not isinstance(rate, jax.core.Tracer) and not 0.0 <= rate <= 1.0:
         raise ValueError(f"random.dropout_mask: rate is out of range; expected 0 <= rate <= 1, got {rate}.")
     shape = tuple(shape)
     indices = tuple(part) if part is not None else (None,) * len(shape)
-    if rate in (0.0, 1.0):
-        return jnp.full(tuple(n if i is None else len(i) for n, i in zip(shape, indices, strict=True)), rate == 0.0)
-    threshold = min(round(rate * 2.0**32), 2**32 - 1)
-    return _hash(_two_words(key), shape, indices) >= np.uint32(threshold)
+    if isinstance(rate, jax.core.Tracer):
+        rate = jnp.asarray(rate, jnp.float32)
+        whole = jnp.round(rate * np.float32(2.0**32))
+        threshold = jnp.clip(whole, 0, np.float32(2.0**32 - 2.0**8)).astype(jnp.uint32)
+        return (_hash(_two_words(key), shape, indices) >= threshold) & (rate < 1)
+    number = float(rate)
+    if number in (0.0, 1.0):
+        return jnp.full(tuple(n if i is None else len(i) for n, i in zip(shape, indices, strict=True)), number == 0.0)
+    return _hash(_two_words(key), shape, indices) >= np.uint32(min(round(number * 2.0**32), 2**32 - 1))
 
 
 def _two_words(key: jax.Array) -> jax.Array:

@@ -19,6 +19,7 @@ from funcnet.functional.context_mesh import attend_on_mesh, context_parts
 from funcnet.functional.context_parallel import Drop, How, attend_in_parts, segments_of
 from funcnet.functional.dropout import dropout
 from funcnet.functional.linear import linear
+from funcnet.random import Rate
 
 __all__ = [
     "in_projection",
@@ -34,7 +35,7 @@ def scaled_dot_product_attention(
     key: jax.Array,
     value: jax.Array,
     attn_mask: jax.Array | None = None,
-    dropout_p: float = 0.0,
+    dropout_p: Rate = 0.0,
     is_causal: bool = False,
     *,
     scale: float | None = None,
@@ -118,7 +119,7 @@ def scaled_dot_product_attention(
         )
     segments, how = segments_of(where, segment_ids, query, key), How(axis_name, context_parallel, block_size)
     how.check(where)
-    if 0 < checks.probability(where, "dropout_p", dropout_p) < 1:
+    if checks.draws(checks.probability(where, "dropout_p", dropout_p)):
         checks.key(where, rng)
     hidden = None if attn_mask is None else _hidden(where, jnp.asarray(attn_mask), query)
     parts = 1 if axis_name is not None else context_parts(where, *shape[-2:])

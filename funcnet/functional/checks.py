@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from funcnet.random import MissingKey
+from funcnet.random import MissingKey, Rate
 
 __all__ = [
     "as_int",
@@ -125,9 +125,16 @@ def key(where: str, rng: jax.Array | None) -> jax.Array:
     return rng
 
 
-def probability(where: str, name: str, p: float) -> float:
-    """Return the probability `p`, or raise a ValueError if `p` is outside [0, 1]."""
-    if not 0 <= p <= 1:
+def draws(p: Rate) -> bool:
+    """Return whether dropout with probability `p` draws random numbers. It does not if `p` is the number 0 or 1."""
+    return isinstance(p, jax.core.Tracer) or bool(0 < p < 1)
+
+
+def probability(where: str, name: str, p: Rate) -> Rate:
+    """Return the probability `p`, or raise a ValueError if `p` is outside [0, 1]. The range of a traced `p` is not
+    checked.
+    """
+    if not isinstance(p, jax.core.Tracer) and not 0 <= p <= 1:
         raise ValueError(f"{where}: {name} is not a probability; expected a number from 0 to 1, got {p}.")
     return p
 

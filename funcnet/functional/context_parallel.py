@@ -16,6 +16,7 @@ from jax import lax
 
 from funcnet.functional import checks
 from funcnet.functional.attention_blocks import BlockPlan, Masks, attend_in_blocks
+from funcnet.random import Rate
 
 __all__ = ["Drop", "How", "attend_in_parts", "segments_of"]
 
@@ -55,7 +56,7 @@ class How(NamedTuple):
 class Drop(NamedTuple):
     """Dropout of the attention weights: the dropout rate, and the random key, which is the same on all devices."""
 
-    rate: float
+    rate: Rate
     rng: jax.Array | None
 
 
@@ -96,6 +97,11 @@ def attend_in_parts(
     `mask` is the `attn_mask` of `scaled_dot_product_attention`, except that True in a boolean mask marks a hidden
     position.
     """
+    if isinstance(drop.rate, jax.core.Tracer):
+        raise TypeError(
+            f"{where}: dropout_p is traced; expected a Python float for attention in blocks or over devices, got "
+            f"{drop.rate.aval}. Leave out block_size and axis_name, or make the net outside of jit and vmap."
+        )
     count = how.devices(where)
     lead = jnp.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
     query, key, value = (jnp.broadcast_to(one, (*lead, *one.shape[-2:])) for one in (query, key, value))  # one `*`
@@ -112,7 +118,7 @@ def attend_in_parts(
         keys=_block(key.shape[-2] // 2 if is_zigzag else key.shape[-2], how.block_size, is_padded=count == 1),
         is_causal=is_causal,
         dtype=checks.wide_dtype(query),
-        rate=0.0 if drop.rate == 1 else drop.rate,
+        rate=0.0 if drop.rate == 1 else float(drop.rate),
         whole=(*lead, length * count, keys * count),
         is_padded=count == 1 and how.block_size is not None and key.shape[-2] % min(how.block_size, key.shape[-2]) > 0,
         axis_name=how.axis_name if count > 1 else None,

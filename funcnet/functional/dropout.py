@@ -5,6 +5,8 @@ Every function takes a random key as the keyword-only argument `rng`. The dropou
 may replace `dropout_mask`. `inplace` exists for compatibility with torch and is ignored.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -19,13 +21,19 @@ _SELU_FLOOR = -1.7580993408473766  # the limit of selu at -inf, -scale · alpha
 
 
 def dropout(
-    input: jax.Array, p: float = 0.5, training: bool = True, inplace: bool = False, *, rng: jax.Array | None = None
+    input: jax.Array,
+    p: random.Rate = 0.5,
+    training: bool = True,
+    inplace: bool = False,
+    *,
+    rng: jax.Array | None = None,
 ) -> jax.Array:
     """In training, set each entry to 0 with probability p, and multiply the others by `1 / (1 - p)`.
 
     Args:
         input: floating-point array of any shape.
-        p: probability that an entry becomes 0, a Python float in [0, 1]. With p = 1, all entries become 0, not NaN.
+        p: probability that an entry becomes 0, in [0, 1]: a Python float, or a traced scalar, whose range is not
+            checked. With p = 1, all entries become 0, not NaN.
         training: if False, the input is returned unchanged.
         inplace: ignored.
         rng: random key, required in training if 0 < p < 1.
@@ -50,7 +58,12 @@ def dropout(
 
 
 def dropout1d(
-    input: jax.Array, p: float = 0.5, training: bool = True, inplace: bool = False, *, rng: jax.Array | None = None
+    input: jax.Array,
+    p: random.Rate = 0.5,
+    training: bool = True,
+    inplace: bool = False,
+    *,
+    rng: jax.Array | None = None,
 ) -> jax.Array:
     """In training, set each channel to 0 with probability p, and multiply the others by `1 / (1 - p)`.
 
@@ -76,7 +89,12 @@ def dropout1d(
 
 
 def dropout2d(
-    input: jax.Array, p: float = 0.5, training: bool = True, inplace: bool = False, *, rng: jax.Array | None = None
+    input: jax.Array,
+    p: random.Rate = 0.5,
+    training: bool = True,
+    inplace: bool = False,
+    *,
+    rng: jax.Array | None = None,
 ) -> jax.Array:
     """In training, set each channel to 0 with probability p, and multiply the others by `1 / (1 - p)`.
 
@@ -104,7 +122,12 @@ def dropout2d(
 
 
 def dropout3d(
-    input: jax.Array, p: float = 0.5, training: bool = True, inplace: bool = False, *, rng: jax.Array | None = None
+    input: jax.Array,
+    p: random.Rate = 0.5,
+    training: bool = True,
+    inplace: bool = False,
+    *,
+    rng: jax.Array | None = None,
 ) -> jax.Array:
     """In training, set each channel to 0 with probability p, and multiply the others by `1 / (1 - p)`.
 
@@ -132,7 +155,12 @@ def dropout3d(
 
 
 def alpha_dropout(
-    input: jax.Array, p: float = 0.5, training: bool = False, inplace: bool = False, *, rng: jax.Array | None = None
+    input: jax.Array,
+    p: random.Rate = 0.5,
+    training: bool = False,
+    inplace: bool = False,
+    *,
+    rng: jax.Array | None = None,
 ) -> jax.Array:
     """Apply dropout for networks with selu activations. This form of dropout preserves mean 0 and variance 1.
 
@@ -141,7 +169,7 @@ def alpha_dropout(
 
     Args:
         input: floating-point array of any shape.
-        p: probability of dropping an entry, a Python float in [0, 1]. With p = 1, all entries become 0.
+        p: probability of dropping an entry, as in `dropout`. With a Python float p = 1, all entries become 0.
         training: if False (the default, as in torch), the input is returned unchanged.
         inplace: ignored.
         rng: random key, required in training if 0 < p < 1.
@@ -164,7 +192,12 @@ def alpha_dropout(
 
 
 def feature_alpha_dropout(
-    input: jax.Array, p: float = 0.5, training: bool = False, inplace: bool = False, *, rng: jax.Array | None = None
+    input: jax.Array,
+    p: random.Rate = 0.5,
+    training: bool = False,
+    inplace: bool = False,
+    *,
+    rng: jax.Array | None = None,
 ) -> jax.Array:
     """Apply `alpha_dropout` to entire channels.
 
@@ -203,7 +236,7 @@ def _rank(where: str, input: jax.Array, spatial: int) -> bool:
 def _drop(
     where: str,
     input: jax.Array,
-    p: float,
+    p: random.Rate,
     training: bool,
     rng: jax.Array | None,
     leading: int | None = None,
@@ -220,9 +253,10 @@ def _drop(
             "name: rng=key."
         )
     input = jnp.asarray(input)
-    if not training or p == 0:
+    is_traced = isinstance(p, jax.core.Tracer)
+    if not training or (not is_traced and p == 0):
         return input  # of any dtype and rank, as in torch
-    if p == 1:
+    if not is_traced and p == 1:
         return input * jnp.zeros((), input.dtype)
     input = checks.floating(where, "input", input)
     leading = input.ndim if leading is None else leading
@@ -234,7 +268,11 @@ def _drop(
     where_drawn = [axis if axis < leading else None for axis in range(input.ndim)]
     kept = placed(random.dropout_mask(checks.key(where, rng), shape, p), input, where_drawn)
     nothing = lax.stop_gradient(input) * 0  # as in torch, NaN where the input is not finite
+    rate: Any = lax.stop_gradient(jnp.asarray(p, jnp.float32)) if is_traced else float(p)
+    # A traced rate of 1 drops all entries, so any finite factor will do.
+    share: Any = jnp.where(rate < 1, 1 - rate, jnp.float32(1)) if is_traced else 1 - rate
+    as_factor = lambda value: value.astype(input.dtype) if is_traced else value
     if floor == 0:
-        return jnp.where(kept, input * (1 / (1 - p)), nothing)
-    a = ((1 - p) * (1 + p * floor**2)) ** -0.5
-    return jnp.where(kept, input, nothing + floor) * a - a * p * floor
+        return jnp.where(kept, input * as_factor(1 / share), nothing)
+    a = (share * (1 + rate * floor**2)) ** -0.5
+    return jnp.where(kept, input, nothing + floor) * as_factor(a) - as_factor(a * rate * floor)

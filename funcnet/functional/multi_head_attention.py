@@ -28,6 +28,7 @@ from funcnet.functional.context_parallel import How
 from funcnet.functional.dropout import dropout
 from funcnet.functional.linear import linear
 from funcnet.functional.sharding import placed
+from funcnet.random import Rate
 
 __all__ = ["multi_head_attention_forward"]
 
@@ -45,7 +46,7 @@ def multi_head_attention_forward(
     bias_k: jax.Array | None,
     bias_v: jax.Array | None,
     add_zero_attn: bool,
-    dropout_p: float,
+    dropout_p: Rate,
     out_proj_weight: jax.Array,
     out_proj_bias: jax.Array | None,
     training: bool = True,
@@ -153,7 +154,7 @@ def multi_head_attention_forward(
     causal = is_causal and key_padding_mask is None and not need_weights
     bias = _merged(None if causal else attn_mask, key_padding_mask, q, (present, k.shape[-2] - present), how)
     p = dropout_p if training else 0.0
-    if 0 < p < 1:
+    if checks.draws(p):
         checks.key(_WHERE, rng)
     if need_weights:
         attended, shares = _with_weights(q, k, v, bias, functools.partial(dropout, p=p, rng=rng), average_attn_weights)

@@ -18,6 +18,7 @@ from funcnet.functional.dropout import dropout as drop
 from funcnet.functional.linear import linear
 from funcnet.functional.recurrence import recur
 from funcnet.functional.rnn_cells import pair
+from funcnet.random import Rate
 
 __all__ = ["gru", "lstm", "rnn_relu", "rnn_tanh"]
 
@@ -30,7 +31,7 @@ def rnn_tanh(
     params: Sequence[jax.Array],
     has_biases: bool,
     num_layers: int,
-    dropout: float,
+    dropout: Rate,
     train: bool,
     bidirectional: bool,
     batch_first: bool,
@@ -91,7 +92,7 @@ def rnn_relu(
     params: Sequence[jax.Array],
     has_biases: bool,
     num_layers: int,
-    dropout: float,
+    dropout: Rate,
     train: bool,
     bidirectional: bool,
     batch_first: bool,
@@ -119,7 +120,7 @@ def lstm(
     params: Sequence[jax.Array],
     has_biases: bool,
     num_layers: int,
-    dropout: float,
+    dropout: Rate,
     train: bool,
     bidirectional: bool,
     batch_first: bool,
@@ -161,7 +162,7 @@ def gru(
     params: Sequence[jax.Array],
     has_biases: bool,
     num_layers: int,
-    dropout: float,
+    dropout: Rate,
     train: bool,
     bidirectional: bool,
     batch_first: bool,
@@ -202,7 +203,7 @@ def _layers(
     params: Sequence[Any],
     has_biases: bool,
     num_layers: int,
-    dropout: float,
+    dropout: Rate,
     train: bool,
     bidirectional: bool,
     batch_first: bool,
@@ -230,7 +231,7 @@ def _layers(
             last.append(state)
         x = jnp.concatenate(outs, -1) if bidirectional else outs[0]
         x = x if mask is None else jnp.where(mask, x, 0)
-        if layer < num_layers - 1 and train and dropout > 0:
+        if layer < num_layers - 1 and train and (checks.draws(dropout) or dropout > 0):
             key = None if rng is None else jax.random.fold_in(rng, layer)
             x = drop(x, dropout, rng=key)
     x = x.swapaxes(0, 1) if batch_first else x

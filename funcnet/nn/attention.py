@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from funcnet import functional as F
+from funcnet.functional import checks
 from funcnet.functional.context_parallel import How
 from funcnet.functional.multi_head_attention import map_arrays
 from funcnet.nn import init
@@ -176,7 +177,7 @@ class MultiheadAttention(Module):
             v_proj_weight=self.v_proj_weight,
             average_attn_weights=average_attn_weights,
             is_causal=is_causal,
-            rng=self.make_rng() if self.training and 0 < self.dropout < 1 else None,
+            rng=self.make_rng() if self.training and checks.draws(self.dropout) else None,
             axis_name=self.axis_name,
             context_parallel=self.context_parallel,
             block_size=self.block_size,

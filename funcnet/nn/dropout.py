@@ -1,7 +1,8 @@
 """Dropout and its variants, as in torch/nn/modules/dropout.py.
 
 In training, a dropout layer draws a fresh key from the `rng` of `apply`. In eval, a dropout layer returns its input and
-needs no `rng`.
+needs no `rng`. Inside `jit` or `vmap`, a net may be made with a traced probability, for example to train with several
+rates at once.
 Letters: `B batch, C channels, L length, D depth, H height, W width`. (*) means any shape.
 """
 
@@ -10,15 +11,17 @@ from collections.abc import Callable
 import jax
 
 from funcnet import functional as F
+from funcnet.functional import checks
 from funcnet.nn.core.module import Module
+from funcnet.random import Rate
 
 __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
 
 
 class _Dropout(Module):
-    def __init__(self, p: float = 0.5, inplace: bool = False):
+    def __init__(self, p: Rate = 0.5, inplace: bool = False):
         super().__init__()
-        if not 0 <= p <= 1:
+        if not isinstance(p, jax.core.Tracer) and not 0 <= p <= 1:
             raise ValueError(
                 f"{type(self).__name__}: dropout probability must be between 0 and 1, got {p}. "
                 "p is the probability of dropping an element, not of keeping it."
@@ -26,8 +29,8 @@ class _Dropout(Module):
         self.p, self.inplace = p, inplace
 
     def _drop(self, drop: Callable[..., jax.Array], input: jax.Array) -> jax.Array:
-        # p = 0 and p = 1 are not random, so they run without a key.
-        rng = self.make_rng() if self.training and 0 < self.p < 1 else None
+        # The numbers 0 and 1 are not random, so they need no key.
+        rng = self.make_rng() if self.training and checks.draws(self.p) else None
         return drop(input, self.p, self.training, rng=rng)
 
     def extra_repr(self) -> str:

@@ -58,7 +58,8 @@ class RNNBase(Module):
         super().__init__()
         _check_settings(type(self).__name__, locals())
         self.mode, self.input_size, self.hidden_size, self.num_layers = mode, input_size, hidden_size, num_layers
-        self.bias, self.batch_first, self.dropout = bias, batch_first, float(dropout)
+        self.bias, self.batch_first = bias, batch_first
+        self.dropout = dropout if isinstance(dropout, jax.core.Tracer) else float(dropout)
         self.bidirectional, self.proj_size = bidirectional, proj_size
         size, gates = proj_size or hidden_size, _GATES[mode] * hidden_size
         for number, names in enumerate(self._names()):
@@ -143,7 +144,7 @@ class RNNBase(Module):
             hx = [jnp.zeros((*shape, self.proj_size or self.hidden_size), input.dtype)]
             hx += [jnp.zeros((*shape, self.hidden_size), input.dtype)] if self.mode == "LSTM" else []
         run: Any = {"LSTM": F.lstm, "GRU": F.gru, "RNN_TANH": F.rnn_tanh, "RNN_RELU": F.rnn_relu}[self.mode]
-        draws = self.training and 0 < self.dropout < 1 and self.num_layers > 1
+        draws = self.training and checks.draws(self.dropout) and self.num_layers > 1
         output, *last = run(
             input,
             hx if self.mode == "LSTM" else hx[0],
@@ -360,9 +361,11 @@ def _no_projection(where: str, proj_size: Any) -> None:
 def _check_settings(where: str, given: dict[str, Any]) -> None:
     """Check the settings of a recurrent layer in the same order as torch's constructor."""
     dropout, num_layers = given["dropout"], given["num_layers"]
-    if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= dropout <= 1:  # type: ignore[operator]
+    is_traced = isinstance(dropout, jax.core.Tracer)
+    is_number = isinstance(dropout, numbers.Real) and not isinstance(dropout, bool)
+    if not is_traced and not (is_number and 0 <= dropout <= 1):
         raise ValueError(f"{where}: dropout is not a probability; expected a number from 0 to 1, got {dropout!r}.")
-    if dropout > 0 and num_layers == 1:  # type: ignore[operator]
+    if num_layers == 1 and (is_traced or dropout > 0):
         warnings.warn(
             f"{where}: dropout applies only between layers, so it has no effect with one layer; got dropout={dropout} "
             "and num_layers=1. Use num_layers greater than 1, or add an nn.Dropout.",

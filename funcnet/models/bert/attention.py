@@ -107,7 +107,7 @@ class BertSelfAttention(nn.Module):
             )
         rate = self.dropout.p if self.dropout.training else 0.0
         query, key, value = (one.swapaxes(1, 2) for one in (query, key, value))  # (B, H, T, E)
-        rng = self.dropout.make_rng() if rate > 0 else None
+        rng = self.dropout.make_rng() if checks.draws(rate) or rate > 0 else None
         how: dict[str, Any] = {"context_parallel": self.context_parallel, "block_size": self.block_size}
         attended = F.scaled_dot_product_attention(query, key, value, bias, rate, rng=rng, **how)
         return attended.swapaxes(1, 2)  # (B, T, H, E)
