@@ -22,6 +22,7 @@ __all__ = [
     "read_json",
     "replacing",
     "require_folder",
+    "require_new",
     "require_other",
     "sync",
     "write_bytes",
@@ -139,6 +140,27 @@ def require_folder(path: str | Path, where: str) -> None:
         raise IsADirectoryError(f"{where} {path}; expected a file, got a folder.")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{where} {path}; expected a file in an existing folder. Create {path.parent} first.")
+
+
+def require_new(path: str | Path, where: str) -> None:
+    """Raise an error if there is a file at `path`, so that no file is replaced.
+
+    Args:
+        path: the file to write.
+        where: prefix for error messages, such as the name of the caller.
+
+    Raises:
+        FileExistsError: if `path` is a file. Folders and devices are no files.
+
+    Example:
+        >>> require_new(__file__, "export: --out")
+        Traceback (most recent call last):
+        FileExistsError: export: --out ... exists; expected a new file, got an existing one. Delete it, or choose ...
+    """
+    if Path(path).is_file():
+        raise FileExistsError(
+            f"{where} {path} exists; expected a new file, got an existing one. Delete it, or choose another path."
+        )
 
 
 def require_other(path: str | Path, inputs: Iterable[str | Path], where: str) -> None:

@@ -223,8 +223,8 @@ AREAS = {
     ),
     "export": Area(
         "exports and integers: browsers, LiteRT, ONNX",
-        "funcnet/export funcnet/quantization funcnet/tasks/quantizing",
-        lambda: _tests("tests/export", "tests/quantization", "tests/tasks/quantizing"),
+        "funcnet/export funcnet/loops funcnet/quantization funcnet/tasks/quantizing",
+        lambda: _tests("tests/export", "tests/loops", "tests/quantization", "tests/tasks/quantizing"),
     ),
     "docs": Area(
         "notebooks, the README, pages, the heads of the benchmarks",

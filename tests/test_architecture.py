@@ -17,6 +17,7 @@ RANKS = {
     "files": 0,
     "table": 0,
     "settings": 0,
+    "loops": 0,
     "arguments": 0,
     "functional": 1,
     "text": 1,

@@ -15,6 +15,7 @@ from funcnet.files import (
     read_json,
     replacing,
     require_folder,
+    require_new,
     require_other,
     write_digests,
     write_json,
@@ -64,6 +65,17 @@ def test_no_file_is_written_over_what_is_read(tmp_path):
             require_other(other, [tmp_path / "none.csv", file], "predict: --out")
     require_other(tmp_path / "none.csv", [file], "predict: --out")
     require_other(os.devnull, [os.devnull], "predict: --out")
+
+
+def test_no_file_is_replaced(tmp_path):
+    file, link = tmp_path / "a.onnx", tmp_path / "link.onnx"
+    file.touch()
+    link.symlink_to(file)
+    for existing in (file, link):
+        with pytest.raises(FileExistsError, match=r"export: --out .*onnx exists; expected a new file, got an existing"):
+            require_new(existing, "export: --out")
+    for other in (tmp_path / "none.onnx", tmp_path, os.devnull):
+        require_new(other, "export: --out")
 
 
 def test_brackets_within_brackets_are_no_json(tmp_path):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from funcnet.files import require_folder, require_other
+from funcnet.files import require_folder, require_new, require_other
 from funcnet.quantization.checkpoint import is_int8
 from funcnet.settings import Range, check_ranges, with_helps
 
@@ -48,7 +48,7 @@ class ExportArguments:
     to: Literal["stablehlo", "onnx", "wasm", "web", "tflite"]
     """Form of the file."""
     out: Path
-    """File to write, such as model.onnx. For web, a folder."""
+    """File to write, such as model.onnx. For web, a folder, which may exist. A file that exists is never replaced."""
     weights: Literal["inside", "beside", "module"] = "inside"
     """Where the weights are stored: inside the file, or in a separate file next to it (for wasm and web, plain bytes;
     for the others .safetensors). With "module", a wasm module has the weights in a second module. An ONNX model of more
@@ -97,11 +97,7 @@ def run_export(arguments: ExportArguments) -> int:
             f"export: --to {arguments.to} needs packages that are not installed; expected {', '.join(missing)}. Run "
             'pip install "funcnet[export]".'
         )
-    if arguments.to != "web":
-        require_folder(arguments.out, "export: --out")
-        ends = () if arguments.weights == "inside" else _BESIDE
-        for file in (arguments.out, *(arguments.out.with_suffix(end) for end in ends)):
-            require_other(file, arguments.directory.glob("*"), "export: --out")
+    _require_paths(arguments)
     if is_int8(arguments.directory) != (arguments.to == "tflite") and arguments.to != "wasm":
         raise ValueError(_OTHER_NUMBERS[arguments.to == "tflite"].format(arguments.directory, arguments.to))
     print(f"Exporting {arguments.directory} as {arguments.to} …", flush=True)
@@ -125,7 +121,25 @@ _OTHER_NUMBERS = (
     "export: {0} has an int8 model; expected --to wasm or tflite, got {1}. Export the model that was quantized.",
     "export: {0} has a floating-point model; expected an int8 model for --to {1}. Run funcnet quantize {0} first.",
 )
-_BESIDE = (".safetensors", ".weights", ".weights.wasm")
+_BESIDE = {"beside": ".weights", "module": ".weights.wasm"}  # of wasm; of the other forms it is .safetensors
+
+
+def _require_paths(arguments: ExportArguments) -> None:
+    """Raise an error before the export if a file of the export cannot be written, or would replace another file."""
+    out, placed = arguments.out, arguments.weights
+    if arguments.to == "web":
+        if out.is_file():
+            raise NotADirectoryError(f"export: --out {out}; expected a folder, got a file. Choose another path.")
+        files = [
+            out / name for name in ("index.html", *(("model.wasm", "model.weights") if placed == "beside" else ()))
+        ]
+    else:
+        require_folder(out, "export: --out")
+        end = _BESIDE[placed] if arguments.to == "wasm" and placed != "inside" else ".safetensors"
+        files = [out] if placed == "inside" else [out, out.with_suffix(end)]
+    for file in files:
+        require_other(file, arguments.directory.glob("*"), "export: --out")
+        require_new(file, "export: --out")
 
 
 def _opened(arguments: ExportArguments) -> "ModelFunction":

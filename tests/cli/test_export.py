@@ -184,6 +184,53 @@ def test_the_models_own_weights_are_not_overwritten(folder, tmp_path, capsys):
     assert code == 2 and "is also an input file" in said.err
 
 
+@pytest.mark.parametrize(
+    "form, placed, names",
+    [
+        ("stablehlo", "inside", ["m"]),
+        ("stablehlo", "beside", ["m", "m.safetensors"]),
+        ("onnx", "inside", ["m"]),
+        ("onnx", "beside", ["m", "m.safetensors"]),
+        ("wasm", "inside", ["m"]),
+        ("wasm", "beside", ["m", "m.weights"]),
+        ("wasm", "module", ["m", "m.weights.wasm"]),
+        ("web", "inside", ["m/index.html"]),
+        ("web", "beside", ["m/index.html", "m/model.wasm", "m/model.weights"]),
+        ("tflite", "inside", ["m"]),
+    ],
+)
+def test_no_file_is_replaced(folder, int8, tmp_path, capsys, form, placed, names):
+    model = int8[0] if form == "tflite" else folder
+    for number, name in enumerate(names):
+        file = tmp_path / str(number) / name
+        file.parent.mkdir(parents=True)
+        file.write_text("mine")
+        out = tmp_path / str(number) / "m"
+        code, said = run(capsys, model, "--to", form, "--out", out, "--weights", placed)
+        message = f"export: --out {file} exists; expected a new file, got an existing one. Delete it, or choose"
+        assert code == 2 and message in said.err and said.err.count("\n") == 1 and not said.out
+        assert file.read_text() == "mine"
+        assert [p for p in (tmp_path / str(number)).rglob("*") if p.is_file()] == [file]
+
+
+@pytest.mark.parametrize("form", ["stablehlo", "onnx", "wasm", "web", "tflite"])
+def test_a_folder_is_no_file_and_a_file_no_folder(folder, int8, tmp_path, capsys, form):
+    out = tmp_path / "m"
+    (out.touch if form == "web" else out.mkdir)()
+    code, said = run(capsys, int8[0] if form == "tflite" else folder, "--to", form, "--out", out)
+    message = "expected a folder, got a file" if form == "web" else "expected a file, got a folder"
+    assert code == 2 and f"export: --out {out}; {message}" in said.err and said.err.count("\n") == 1
+
+
+def test_a_page_may_be_in_an_existing_folder(tmp_path, capsys):
+    model = saved(tmp_path / "model", "BertForMaskedLM")
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page" / "mine.html").touch()
+    code, said = run(capsys, model, "--to", "web", "--out", tmp_path / "page", "--length", 8)
+    assert code == 0, said.err
+    assert sorted(file.name for file in (tmp_path / "page").iterdir()) == ["index.html", "mine.html"]
+
+
 @pytest.mark.parametrize("form", ["stablehlo", "onnx", "wasm", "web", "tflite"])
 def test_packages_that_are_not_installed(folder, tmp_path, capsys, monkeypatch, form):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

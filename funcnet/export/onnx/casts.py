@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from funcnet.export.onnx.graph import Graph, OnnxValue
+from funcnet.export.onnx.unsupported import CASTS, ROUNDED_BITS
 from funcnet.export.tracing import Equation
 
 __all__ = ["RULES"]
@@ -19,10 +20,9 @@ def _convert(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
     dtype = np.dtype(equation.outvars[0].aval.dtype)
     if dtype.name == "float8_e4m3fn":  # JAX converts numbers that are too large to NaN
         return low.emit("Cast", equation, x, to=dtype, saturate=0)
-    # ONNX Runtime has no infinities in other dtypes of 8 bits, and no Where of uint64.
     from_float = jnp.issubdtype(x.dtype, jnp.floating)
     if dtype.name.startswith("float8") or (from_float and dtype == np.uint64):
-        raise low.refusal(equation, "Use another dtype.", f"to {dtype.name}")
+        raise low.refusal(equation, CASTS, f"to {dtype.name}")
     if from_float and jnp.issubdtype(dtype, jnp.integer):
         return _integers(low.graph, x, dtype)
     return low.graph.cast(x, dtype)
@@ -57,8 +57,8 @@ def _reduce_precision(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
     own = jnp.finfo(x.dtype)
     if bits[0] >= own.nexp and bits[1] >= own.nmant:
         return x
-    if bits != (8, 7) or x.dtype != np.float32:  # ONNX has no access to the bits of a number
-        raise low.refusal(equation, "Use bfloat16's 8 and 7 bits.", f"with {bits[0]} and {bits[1]} bits")
+    if bits != (8, 7) or x.dtype != np.float32:
+        raise low.refusal(equation, ROUNDED_BITS, f"with {bits[0]} and {bits[1]} bits")
     return low.graph.cast(low.graph.cast(x, jnp.bfloat16), np.float32)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from funcnet.export.onnx.graph import OnnxValue
 from funcnet.export.onnx.shaping import padded, spread
+from funcnet.export.onnx.unsupported import BATCH_GROUPS
 from funcnet.export.tracing import Equation
 
 __all__ = ["RULES"]
@@ -17,7 +18,7 @@ def _convolution(low: Any, equation: Equation, x: OnnxValue, w: OnnxValue) -> On
     params, aval, graph = equation.params, equation.outvars[0].aval, low.graph
     numbers, gaps = params["dimension_numbers"], params["lhs_dilation"]
     if params["batch_group_count"] != 1:
-        raise low.refusal(equation, "Use a convolution with feature groups.", "with batch groups")
+        raise low.refusal(equation, BATCH_GROUPS, "with batch groups")
     x, w = graph.transpose(x, numbers.lhs_spec), graph.transpose(w, numbers.rhs_spec)
     pads: Sequence[tuple[int, int]] = params["padding"]
     zero = graph.constant(np.zeros((), x.dtype))

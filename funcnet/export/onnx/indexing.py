@@ -16,6 +16,7 @@ from jax.lax import GatherScatterMode
 from funcnet.export.onnx.graph import OnnxValue
 from funcnet.export.onnx.ranges import at_most
 from funcnet.export.onnx.shaping import padded, sliced
+from funcnet.export.onnx.unsupported import GATHERED_SLICES, PARTS_OF_ROWS, SCATTERED_SLICES
 from funcnet.export.tracing import Equation
 
 __all__ = ["RULES"]
@@ -30,7 +31,7 @@ def _gather(low: Any, equation: Equation, x: OnnxValue, indices: OnnxValue) -> O
         return _one_slice(low, equation, x, indices)
     whole = all(low.same(sizes[axis], x.shape[axis]) for axis in rest)
     if not whole or any(sizes[axis] != 1 or axis not in numbers.collapsed_slice_dims for axis in read):
-        raise low.refusal(equation, "Use jax.lax.dynamic_slice, or index single entries.", "of slices")
+        raise low.refusal(equation, GATHERED_SLICES, "of slices")
     indices, valid = _in_range(low, params["mode"], indices, [x.shape[axis] for axis in read])
     places = list(range(indices.rank - 1))  # dimensions of the indices that appear in the output
     own = list(numbers.start_indices_batching_dims)
@@ -140,10 +141,10 @@ def _scatter(reduction: str) -> Callable[..., OnnxValue]:
         written = list(numbers.scatter_dims_to_operand_dims)
         rest = [axis for axis in range(x.rank) if axis not in written]
         if numbers.operand_batching_dims or sorted(written) != sorted(numbers.inserted_window_dims):
-            raise low.refusal(equation, "Write single entries, or use jax.lax.dynamic_update_slice.", "of slices")
+            raise low.refusal(equation, SCATTERED_SLICES, "of slices")
         windows = list(numbers.update_window_dims)
         if not all(low.same(updates.shape[at], x.shape[axis]) for at, axis in zip(windows, rest, strict=True)):
-            raise low.refusal(equation, "Write whole rows.", "of parts of rows")
+            raise low.refusal(equation, PARTS_OF_ROWS, "of parts of rows")
         indices, valid = _in_range(low, params["mode"], indices, [x.shape[axis] for axis in written])
         indices = graph.cast(indices, np.int64)
         data = graph.transpose(x, [*written, *rest])

@@ -28,7 +28,9 @@ from funcnet.export.onnx import (
 )
 from funcnet.export.onnx.dimensions import Dimensions
 from funcnet.export.onnx.graph import Graph, OnnxValue, reshape_target
+from funcnet.export.onnx.unsupported import UNSUPPORTED
 from funcnet.export.tracing import Equation, Traced, called_program, layer_of
+from funcnet.export.unsupported import Unsupported, reason_for
 from funcnet.functional.platforms import default_program
 
 __all__ = ["Lowering", "lower"]
@@ -132,7 +134,7 @@ class Lowering:
             return [self.graph.constant(np.zeros(v.aval.shape, v.aval.dtype)) for v in equation.outvars]
         rule = RULES.get(name)
         if rule is None:
-            raise self.refusal(equation, "Use operations that ONNX has, or export with to_stablehlo.")
+            raise self.refusal(equation, reason_for(name, UNSUPPORTED))
         outputs = rule(self, equation, *inputs)
         if isinstance(outputs, list | tuple):
             return list(outputs)
@@ -149,12 +151,12 @@ class Lowering:
         out.full = number
         return out
 
-    def refusal(self, equation: Equation, advice: str, what: str = "") -> ValueError:
-        """Return the error for an operation that cannot be lowered. The message names the layer."""
+    def refusal(self, equation: Equation, unsupported: Unsupported, what: str = "") -> ValueError:
+        """Return the error for an operation that cannot be lowered. The message names the layer and the reason."""
         layer = self.graph.layer or "the function"
         return ValueError(
             f"{self.where}: {layer} uses an operation without a form in ONNX; expected primitives that "
-            f"funcnet.export.onnx lowers, got {equation.primitive.name!r}{what and ' ' + what}. {advice}"
+            f"funcnet.export.onnx lowers, got {equation.primitive.name!r}{what and ' ' + what}. {unsupported.advice}"
         )
 
     def shape_value(self, shape: Sequence[Any]) -> OnnxValue:

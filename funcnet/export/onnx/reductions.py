@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from funcnet.export.onnx.graph import OnnxValue
+from funcnet.export.onnx.unsupported import OTHER_REDUCTIONS
 from funcnet.export.tracing import Equation
 
 __all__ = ["RULES", "combiner"]
@@ -52,7 +53,7 @@ def _reduce_by(low: Any, equation: Equation, *inputs: OnnxValue) -> OnnxValue:
     """Lower `reduce`, which combines the result over the axes with an initial value."""
     by = COMBINED.get(combiner(equation) or "")
     if by is None or len(inputs) != 2 or inputs[0].dtype == bool:
-        raise low.refusal(equation, "Use jnp.sum, prod, max or min.", "of another function than add, mul, max or min")
+        raise low.refusal(equation, OTHER_REDUCTIONS, OTHER_REDUCTIONS.use)
     (x, first), (along, of_two), axes = inputs, by, equation.params["dimensions"]
     if not axes:  # XLA then ignores the initial value
         return x

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from funcnet.export.onnx.graph import OnnxValue
+from funcnet.export.onnx.unsupported import MANY_KEYS
 from funcnet.export.tracing import Equation
 
 __all__ = ["RULES"]
@@ -15,7 +16,7 @@ __all__ = ["RULES"]
 def _sort(low: Any, equation: Equation, *arrays: OnnxValue) -> list[OnnxValue]:
     axis = equation.params["dimension"]
     if equation.params["num_keys"] != 1:
-        raise low.refusal(equation, "Sort by one key.", f"with {equation.params['num_keys']} keys")
+        raise low.refusal(equation, MANY_KEYS, f"with {equation.params['num_keys']} keys")
     keys, graph = arrays[0], low.graph
     numbers = graph.cast(keys, np.int32) if keys.dtype == bool else keys
     _, places = graph.add_many(

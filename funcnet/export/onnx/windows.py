@@ -10,6 +10,7 @@ import numpy as np
 from funcnet.export.onnx.graph import OnnxValue
 from funcnet.export.onnx.reductions import combiner
 from funcnet.export.onnx.shaping import padded
+from funcnet.export.onnx.unsupported import BASE_DILATION, INITIAL_VALUE, MANY_DIMENSIONS, OTHER_WINDOWS
 from funcnet.export.tracing import Equation
 
 __all__ = ["RULES"]
@@ -25,19 +26,19 @@ def _window_by(low: Any, equation: Equation, *inputs: OnnxValue) -> OnnxValue:
     """Lower `reduce_window`, which combines the result of each window with an initial value."""
     by = COMBINED.get(combiner(equation) or "")
     if by is None or len(inputs) != 2:
-        raise low.refusal(equation, "Use nn.functional's pooling.", "of another function than add or max")
+        raise low.refusal(equation, OTHER_WINDOWS, OTHER_WINDOWS.use)
     x, first = inputs
     kind, op = by
     # If a window reaches beyond the array, it depends on the platform whether padding has the initial value too.
     if kind == "sum" and any(map(any, equation.params["padding"])):
-        raise low.refusal(equation, "Use 0 as the first number.", "with padding and a first number")
+        raise low.refusal(equation, INITIAL_VALUE, "with padding and a first number")
     return low.graph.like(op, _pooled(low, equation, x, kind), first)
 
 
 def _pooled(low: Any, equation: Equation, x: OnnxValue, kind: str) -> OnnxValue:
     params, aval, graph = equation.params, equation.outvars[0].aval, low.graph
     if any(n != 1 for n in params["base_dilation"]):
-        raise low.refusal(equation, "Use windows over entries that lie side by side.", "with base_dilation")
+        raise low.refusal(equation, BASE_DILATION, "with base_dilation")
     sizes, strides, dilations = params["window_dimensions"], params["window_strides"], params["window_dilation"]
     pads = [tuple(pair) for pair in params["padding"]]
     least = _least(x.dtype) if kind == "max" else np.zeros((), x.dtype)
@@ -48,7 +49,7 @@ def _pooled(low: Any, equation: Equation, x: OnnxValue, kind: str) -> OnnxValue:
     touched = [axis for axis in range(x.rank) if (sizes[axis], strides[axis], *pads[axis]) != (1, 1, 0, 0)]
     first = min([*touched, x.rank - 1])
     if x.rank - first > 3:
-        raise low.refusal(equation, "Use windows over at most 3 dimensions.", f"over {x.rank - first} dimensions")
+        raise low.refusal(equation, MANY_DIMENSIONS, f"over {x.rank - first} dimensions")
     images = low.reshape(x, (math.prod(x.shape[:first]), 1, *x.shape[first:]))
     shape = (images.shape[0], 1, *aval.shape[first:])
     settings = {

@@ -38,18 +38,18 @@ from funcnet.export.host.encoding import text
 from funcnet.export.tracing import canonical
 from funcnet.export.wasm.binary import CODE, IMPORT, assembled, custom, data_section, sections, weights_module
 from funcnet.export.wasm.build import compiled
-from funcnet.export.wasm.conv import IM2COL
 from funcnet.export.wasm.description import SECTION, ArrayPlace, EntryPoint, ModuleDescription, WeightsPlace
-from funcnet.export.wasm.ir import ArrayValue, Block
-from funcnet.export.wasm.lower import lowered
-from funcnet.export.wasm.math import MATH
-from funcnet.export.wasm.matmul import MATMUL
-from funcnet.export.wasm.program import Kernels, Program
 from funcnet.export.wasm.rules import RULES
 from funcnet.export.wasm.runner import Runner
-from funcnet.export.wasm.store import Weights
 from funcnet.export.wasm.trace import trace
 from funcnet.files import write_bytes
+from funcnet.loops.c_math import MATH
+from funcnet.loops.conv import IM2COL
+from funcnet.loops.lowering import lowered
+from funcnet.loops.matmul import MATMUL
+from funcnet.loops.operations import ArrayValue, Block
+from funcnet.loops.program import Kernels, Program
+from funcnet.loops.store import Weights
 
 __all__ = ["WasmExport", "to_wasm"]
 

@@ -1,4 +1,4 @@
-"""Rules that translate each primitive of JAX into the operations of `ir.py`."""
+"""Rules that translate each primitive of JAX into an operation of `funcnet.loops`."""
 
 import math
 from collections.abc import Sequence
@@ -7,22 +7,13 @@ from typing import Any
 import numpy as np
 from jax.lax import GatherScatterMode
 
-from funcnet.export.wasm.ir import ArrayValue
 from funcnet.export.wasm.rules_control import CONTROL
 from funcnet.export.wasm.trace import Rules, Tracer
+from funcnet.export.wasm.unsupported import BATCH_GROUPS, OTHER_SIZES, ROUNDED_BITS
+from funcnet.loops.operations import ELEMENTWISE, ArrayValue
+from funcnet.loops.pointwise import identity
 
-__all__ = ["ELEMENTWISE", "RULES", "identity"]
-
-# fmt: off
-ELEMENTWISE = frozenset([
-    "abs", "acos", "acosh", "add", "and", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "clamp", "clz",
-    "cos", "cosh", "div", "eq", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "fixed_point_product", "floor", "ge",
-    "gt", "high_product", "integer_pow", "is_finite", "le", "log", "log1p", "logistic", "lt", "max", "min", "mul", "ne",
-    "neg", "nextafter", "not", "or", "population_count", "pow", "rem", "round", "rounding_divide", "rsqrt", "select_n",
-    "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh", "sqrt", "square", "sub",
-    "tan", "tanh", "xor",
-])
-# fmt: on
+__all__ = ["RULES"]
 
 
 def _out(equation: Any) -> tuple[tuple[int, ...], np.dtype]:
@@ -189,7 +180,7 @@ def _conv(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
     if p["batch_group_count"] != 1:
         raise ValueError(
             f"to_wasm: conv_general_dilated in layer {t.layer!r} has batch groups; expected batch_group_count=1, got "
-            f"{p['batch_group_count']}. Only gradients of convolutions need them."
+            f"{p['batch_group_count']}. {BATCH_GROUPS.advice}"
         )
     permute = lambda v, spec: (
         v
@@ -238,20 +229,6 @@ def _arg(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
     return t.emit("arg", operands, *_out(e), kind=e.primitive.name[3:], axis=axis)
 
 
-def identity(kind: str, dtype: np.dtype) -> Any:
-    """Return the identity element of a reduction of this kind, such as 0 for a sum."""
-    if kind in ("sum", "or", "xor"):
-        return dtype.type(0)
-    if kind in ("prod", "and"):
-        return dtype.type(1) if kind == "prod" or dtype.kind == "b" else dtype.type(-1)
-    if dtype.kind == "b":
-        return np.bool_(kind == "min")
-    if dtype.kind == "f":
-        return dtype.type(-math.inf if kind == "max" else math.inf)
-    limits = np.iinfo(dtype)
-    return dtype.type(limits.min if kind == "max" else limits.max)
-
-
 def _window(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
     kind = e.primitive.name.removeprefix("reduce_window_")
     x, p = operands[0], e.params
@@ -289,7 +266,8 @@ def _reduce_precision(t: Tracer, e: Any, operands: list[ArrayValue]) -> list[Arr
     if bits[0] < own.nexp or bits[1] < own.nmant:
         raise ValueError(
             f"to_wasm: reduce_precision in layer {t.layer!r} rounds numbers; expected at least {own.nexp} bits of the "
-            f"exponent and {own.nmant} of the mantissa, got {bits[0]} and {bits[1]}."
+            f"exponent and {own.nmant} of the mantissa, got {bits[0]} and {bits[1]}. "
+            f"{ROUNDED_BITS.advice}"
         )
     return operands
 
@@ -298,7 +276,7 @@ def _bitcast(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
     if operands[0].dtype.itemsize != _out(e)[1].itemsize:
         raise ValueError(
             f"to_wasm: bitcast_convert_type in layer {t.layer!r} changes the size; expected elements of "
-            f"{operands[0].dtype.itemsize} bytes, got {_out(e)[1].itemsize}."
+            f"{operands[0].dtype.itemsize} bytes, got {_out(e)[1].itemsize}. {OTHER_SIZES.advice}"
         )
     return t.emit("bitcast", operands, *_out(e))
 

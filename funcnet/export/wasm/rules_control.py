@@ -1,11 +1,11 @@
-"""Rules that translate loops and conditionals of JAX into the operations of `ir.py`."""
+"""Rules that translate loops and conditionals of JAX into operations of `funcnet.loops`."""
 
 from typing import Any
 
 import numpy as np
 
-from funcnet.export.wasm.ir import ArrayValue, Block
-from funcnet.export.wasm.trace import Rules, Tracer, needed
+from funcnet.export.wasm.trace import Rules, Tracer
+from funcnet.loops.operations import ArrayValue, Block, needed
 
 __all__ = ["CONTROL"]
 

@@ -11,11 +11,13 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 
 from funcnet.export.tracing import called_program
-from funcnet.export.wasm.ir import ArrayValue, Block, Operation
-from funcnet.export.wasm.store import evaluated, known_bytes
+from funcnet.export.unsupported import EVERY_FORM, reason_for
+from funcnet.export.wasm.unsupported import DTYPES, UNSUPPORTED
 from funcnet.functional.platforms import default_program
+from funcnet.loops.operations import ArrayValue, Block, Operation, needed
+from funcnet.loops.store import evaluated, known_bytes
 
-__all__ = ["Tracer", "needed", "read_by", "trace"]
+__all__ = ["Tracer", "trace"]
 
 _GROWTH = 4096  # bytes by which a computed constant may be larger than the constants that it is computed from
 # Views and counters cost nothing in a loop, but would take memory as constants.
@@ -70,7 +72,7 @@ class Tracer:
             where = f" in layer {self.layer!r}" if self.layer else ""
             raise ValueError(
                 f"to_wasm: {what}{where} has an unsupported dtype; expected one of {', '.join(sorted(_TYPES))}, got "
-                f"{aval.dtype}."
+                f"{aval.dtype}. {DTYPES.advice}"
             )
         return np.dtype(aval.dtype)
 
@@ -136,6 +138,8 @@ class Tracer:
             finally:
                 self.scope = outer
         for variable in equation.outvars:
+            if name not in self.rules and str(variable.aval.dtype) not in _TYPES:
+                raise ValueError(_unsupported(name, self.layer))  # the reason of `fft` says more than its dtype
             self.dtype(variable.aval, f"the result of the primitive {name!r}")
         folded = self._folded(equation, operands)
         if folded is not None:
@@ -161,36 +165,7 @@ class Tracer:
         return [ArrayValue.of(one) for one in (out if equation.primitive.multiple_results else [out])]
 
 
-def needed(block: Block) -> Block:
-    """Remove the operations whose results nothing reads, and return the block."""
-    needed = {id(v) for v in block.outputs}
-    kept = []
-    for operation in reversed(block.operations):
-        if any(id(r) in needed for r in operation.results):
-            kept.append(operation)
-            needed |= {id(v) for v in read_by(operation)}
-    block.operations = kept[::-1]
-    return block
-
-
-def read_by(operation: Operation) -> list[ArrayValue]:
-    """Return the values that an operation reads, including the values that the blocks of the operation read."""
-    inner = [v for b in operation.blocks for o in b.operations for v in read_by(o)]
-    return [*operation.operands, *inner, *(v for b in operation.blocks for v in b.outputs)]
-
-
 _RANDOM = ("random_", "threefry", "rng_")
-_INSTEAD = {
-    "custom_call": "Write the function with operations of jax.lax.",
-    "pure_callback": "Compute what the callback computes with jax.numpy, because the module has no Python.",
-    "io_callback": "Remove the callback, because the module has no Python.",
-    "debug_callback": "Remove jax.debug.print and jax.debug.callback.",
-    "fft": "Multiply by the matrix of the transform.",
-    "cholesky": "Compute the factor before the export, and close over it.",
-    "triangular_solve": "Compute the inverse before the export, and close over it.",
-    "shard_map": "Export the function of one device.",
-    "psum": "Export the function of one device.",
-}
 
 
 def _unsupported(name: str, layer: str) -> str:
@@ -200,8 +175,7 @@ def _unsupported(name: str, layer: str) -> str:
             f"to_wasm: the function draws random numbers (primitive {name!r}{where}); expected a pure inference "
             "function. Call the model with training=False, or draw the numbers outside and pass them."
         )
-    advice = _INSTEAD.get(name, "Rewrite this part with supported operations, or export to StableHLO.")
     return (
         f"to_wasm: the primitive {name!r}{where} is not supported; expected one of those in "
-        f"funcnet.export.wasm.rules.RULES, got {name!r}. {advice}"
+        f"funcnet.export.wasm.rules.RULES, got {name!r}. {reason_for(name, (*EVERY_FORM, *UNSUPPORTED)).advice}"
     )

@@ -41,7 +41,7 @@ def test_eight_bits():
 
 @pytest.mark.parametrize("dtype", ["float8_e5m2", "uint64"])
 def test_what_onnx_runtime_lacks_is_refused(dtype):
-    with jax.enable_x64(True), pytest.raises(ValueError, match=f"got 'convert_element_type' to {dtype}. Use another"):
+    with jax.enable_x64(True), pytest.raises(ValueError, match=f"got 'convert_element_type' to {dtype}. .* Use an"):
         graph_of(lambda x: x.astype(dtype), [X], rewritten=False)
 
 

@@ -1,18 +1,13 @@
 """The walk over a program: folding, layers, weights, and refusals by name."""
 
-import re
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.extend.core import primitives
 
 from funcnet import export, nn
 from funcnet.export.onnx.lowering import RULES, lower
 from funcnet.export.tracing import trace
-from funcnet.export.wasm import rules as wasm
 from tests.export.models import drawn
 from tests.export.onnx.programs import agrees, graph_of, ops
 
@@ -66,15 +61,6 @@ def test_primitives_without_a_rule_are_named(run, primitive):
         ValueError, match=f"to_onnx: the function uses an operation without a form .* got '{primitive}'"
     ):
         graph_of(run, [X], rewritten=False)
-
-
-@pytest.mark.parametrize("form, rules", [("ONNX", RULES), ("WebAssembly", wasm.RULES)])
-def test_the_guide_lists_primitives_that_are_refused(form, rules):
-    rows = (Path(__file__).parents[3] / "docs" / "export.md").read_text("utf-8").splitlines()
-    (row,) = [row for row in rows if row.startswith(f"| {form} | among others: ")]
-    refused = set(re.findall(r"`(\w+)`", row))
-    known = {primitive.name for name, primitive in vars(primitives).items() if name.endswith("_p")}
-    assert len(refused) > 10 and refused <= known - set(rules)
 
 
 def test_arguments_that_are_not_used_stay():

@@ -11,13 +11,13 @@ import math
 
 import numpy as np
 
-from funcnet.export.wasm.index import Index, join
-from funcnet.export.wasm.ir import ArrayValue, Operation
-from funcnet.export.wasm.loops import computed, summed
-from funcnet.export.wasm.matmul import step_of, wide_rows
-from funcnet.export.wasm.nest import Nest
-from funcnet.export.wasm.pointwise import TYPES
-from funcnet.export.wasm.program import Program
+from funcnet.loops.index import Index, join
+from funcnet.loops.matmul import step_of, wide_rows
+from funcnet.loops.nest import Nest
+from funcnet.loops.nest_kernels import computed, summed
+from funcnet.loops.operations import ArrayValue, Operation
+from funcnet.loops.pointwise import TYPES
+from funcnet.loops.program import Program
 
 __all__ = ["IM2COL", "lower_conv"]
 

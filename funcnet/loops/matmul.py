@@ -1,7 +1,7 @@
 """Matrix products: `dot` becomes calls of a C function that keeps tiles of four rows and eight columns in registers.
 
 Letters: `M rows, N columns, K products in each sum`. The right operand is stored in panels of eight columns, with shape
-(⌈N / 8⌉, K, 8). Constant operands are packed into panels at export. Products are summed in blocks of 256, so that both
+(⌈N / 8⌉, K, 8). Constant operands are packed into panels in advance. Products are summed in blocks of 256, so that both
 operands stay in the cache and rounding errors stay small.
 
 Integers that fit in 16 bits are multiplied in pairs: `i32x4.dot_i16x8_s` adds two products. The left operand of a
@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from funcnet.export.wasm.index import Index, join
-from funcnet.export.wasm.ir import ArrayValue, Operation
-from funcnet.export.wasm.loops import computed, summed, variables
-from funcnet.export.wasm.nest import Location, Nest
-from funcnet.export.wasm.pointwise import TYPES
-from funcnet.export.wasm.program import Program
-from funcnet.export.wasm.store import PANEL, Weights, evaluated, packed
+from funcnet.loops.index import Index, join
+from funcnet.loops.nest import Location, Nest
+from funcnet.loops.nest_kernels import computed, summed, variables
+from funcnet.loops.operations import ArrayValue, Operation
+from funcnet.loops.pointwise import TYPES
+from funcnet.loops.program import Program
+from funcnet.loops.store import PANEL, Weights, evaluated, packed
 
 __all__ = ["MATMUL", "announce", "lower_dot", "narrow", "step_of", "stride", "wide_rows"]
 

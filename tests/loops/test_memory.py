@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from funcnet.export.wasm.memory import Life, plan
+from funcnet.loops.memory import Life, plan
 
 LIVES = st.lists(st.tuples(st.integers(1, 500), st.integers(0, 30), st.integers(0, 10)), max_size=25)
 

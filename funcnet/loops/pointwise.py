@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from funcnet.export.wasm.ir import Operation
+from funcnet.loops.operations import Operation
 
-__all__ = ["TYPES", "combined", "cost", "expression", "literal"]
+__all__ = ["TYPES", "combined", "cost", "expression", "identity", "literal"]
 
 # bool is stored in a byte and computed as 0 or 1
 TYPES = {
@@ -72,6 +72,20 @@ def combined(kind: str, a: str, b: str, dtype: np.dtype) -> str:
     """
     name = {"sum": "add", "prod": "mul"}.get(kind, kind)
     return _cast(_binary(name, a, b, dtype), name, dtype)
+
+
+def identity(kind: str, dtype: np.dtype) -> Any:
+    """Return the identity element of a reduction of this kind, such as 0 for a sum."""
+    if kind in ("sum", "or", "xor"):
+        return dtype.type(0)
+    if kind in ("prod", "and"):
+        return dtype.type(1) if kind == "prod" or dtype.kind == "b" else dtype.type(-1)
+    if dtype.kind == "b":
+        return np.bool_(kind == "min")
+    if dtype.kind == "f":
+        return dtype.type(-math.inf if kind == "max" else math.inf)
+    limits = np.iinfo(dtype)
+    return dtype.type(limits.min if kind == "max" else limits.max)
 
 
 def expression(operation: Operation, args: Sequence[str]) -> str:

@@ -4,11 +4,11 @@ order.
 
 import numpy as np
 
-from funcnet.export.wasm.index import Index
-from funcnet.export.wasm.ir import ArrayValue, Operation
-from funcnet.export.wasm.loops import variables
-from funcnet.export.wasm.nest import Nest
-from funcnet.export.wasm.program import Program
+from funcnet.loops.index import Index
+from funcnet.loops.nest import Nest
+from funcnet.loops.nest_kernels import variables
+from funcnet.loops.operations import ArrayValue, Operation
+from funcnet.loops.program import Program
 
 __all__ = ["lower_sort"]
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from funcnet.export.wasm.ir import ArrayValue, Block, Operation
-from funcnet.export.wasm.nest import Location
-from funcnet.export.wasm.pieces import copied
-from funcnet.export.wasm.program import Program
+from funcnet.loops.nest import Location
+from funcnet.loops.operations import ArrayValue, Block, Operation
+from funcnet.loops.pieces import copied
+from funcnet.loops.program import Program
 
 __all__ = ["lower_cond", "lower_scan", "lower_while"]
 

@@ -5,11 +5,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from funcnet.export.wasm.index import Index, join
-from funcnet.export.wasm.ir import ArrayValue, Operation
-from funcnet.export.wasm.nest import Kernel, Location, Locator, Nest, loops_over
-from funcnet.export.wasm.pointwise import TYPES, combined, literal
-from funcnet.export.wasm.rules import identity
+from funcnet.loops.index import Index, join
+from funcnet.loops.nest import Kernel, Location, Locator, Nest, loops_over
+from funcnet.loops.operations import ArrayValue, Operation
+from funcnet.loops.pointwise import TYPES, combined, identity, literal
 
 __all__ = ["argument_of_extreme", "computed", "reduced", "running", "summed", "variables"]
 

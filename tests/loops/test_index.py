@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from funcnet.export.wasm.index import Index, join, split
+from funcnet.loops.index import Index, join, split
 
 SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=4)
 

@@ -6,10 +6,8 @@ whole. A value is also stored if computing it for every reader would cost more t
 
 from collections.abc import Iterator
 
-from funcnet.export.wasm.ir import ArrayValue, Block, Operation
-from funcnet.export.wasm.pointwise import cost
-from funcnet.export.wasm.rules import ELEMENTWISE
-from funcnet.export.wasm.trace import read_by
+from funcnet.loops.operations import ELEMENTWISE, ArrayValue, Block, Operation, read_by
+from funcnet.loops.pointwise import cost
 
 __all__ = ["inlined", "stored"]
 

@@ -2,24 +2,24 @@
 
 from collections.abc import Callable, Sequence
 
-from funcnet.export.wasm.control import lower_cond, lower_scan, lower_while
-from funcnet.export.wasm.conv import lower_conv
-from funcnet.export.wasm.fusion import inlined, stored
-from funcnet.export.wasm.index import Index, join
-from funcnet.export.wasm.ir import ArrayValue, Block, Operation
-from funcnet.export.wasm.loops import argument_of_extreme, computed, reduced, running, summed
-from funcnet.export.wasm.matmul import announce, lower_dot
-from funcnet.export.wasm.nest import Kernel, Nest
-from funcnet.export.wasm.pieces import copied, lower_concatenate, lower_pad, lower_scatter, lower_update_slice
-from funcnet.export.wasm.program import Kernels, Program
-from funcnet.export.wasm.sorting import lower_sort
-from funcnet.export.wasm.store import Weights
+from funcnet.loops.control import lower_cond, lower_scan, lower_while
+from funcnet.loops.conv import lower_conv
+from funcnet.loops.fusion import inlined, stored
+from funcnet.loops.index import Index, join
+from funcnet.loops.matmul import announce, lower_dot
+from funcnet.loops.nest import Kernel, Nest
+from funcnet.loops.nest_kernels import argument_of_extreme, computed, reduced, running, summed
+from funcnet.loops.operations import ArrayValue, Block, Operation
+from funcnet.loops.pieces import copied, lower_concatenate, lower_pad, lower_scatter, lower_update_slice
+from funcnet.loops.program import Kernels, Program
+from funcnet.loops.sorting import lower_sort
+from funcnet.loops.store import Weights
 
 __all__ = ["lowered"]
 
 
 def lowered(block: Block, weights: Weights, kernels: Kernels) -> Program:
-    """Return the program of a traced function. The inputs and outputs of the program are `block.inputs` and
+    """Return the program of a block. The inputs and outputs of the program are `block.inputs` and
     `block.outputs`.
 
     An output is copied to a new array if it is also an input, a constant, or the same value as another output.

@@ -6,11 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from funcnet.export.wasm.index import Index
-from funcnet.export.wasm.matmul import narrow, stride
 from funcnet.export.wasm.module import to_wasm
 from funcnet.export.wasm.rules import RULES
 from funcnet.export.wasm.trace import trace
+from funcnet.loops.index import Index
+from funcnet.loops.matmul import narrow, stride
 
 SMALL = [(m, k, n) for m, k, n in itertools.product((1, 2, 3, 4, 5), (1, 3, 4), (1, 7, 8, 9))]
 LARGE = [(130, 257, 17), (3, 700, 40), (257, 5, 8), (128, 256, 16)]

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import jax.numpy as jnp
 import numpy as np
 
-from funcnet.export.wasm.index import Index, join
-from funcnet.export.wasm.ir import ArrayValue
-from funcnet.export.wasm.nest import Location, Parts
+from funcnet.loops.index import Index, join
+from funcnet.loops.nest import Location, Parts
+from funcnet.loops.operations import ArrayValue
 
 __all__ = ["PANEL", "Parts", "Weight", "Weights", "evaluated", "known_bytes", "packed"]
 

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from funcnet.export.wasm.ir import ArrayValue
 from funcnet.export.wasm.rules import RULES
-from funcnet.export.wasm.store import PANEL, Weights, evaluated, packed
 from funcnet.export.wasm.trace import trace
+from funcnet.loops.operations import ArrayValue
+from funcnet.loops.store import PANEL, Weights, evaluated, packed
 
 X = np.random.default_rng(0).normal(size=(3, 4, 10)).astype(np.float32)
 

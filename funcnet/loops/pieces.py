@@ -1,11 +1,11 @@
 """Kernels that write an array piece by piece: copies, concatenations, padding, updates and scatters."""
 
-from funcnet.export.wasm.index import Index, join
-from funcnet.export.wasm.ir import ArrayValue, Operation
-from funcnet.export.wasm.loops import computed, variables
-from funcnet.export.wasm.nest import Kernel, Location, Nest, loops_over, start_of
-from funcnet.export.wasm.pointwise import combined
-from funcnet.export.wasm.program import Program
+from funcnet.loops.index import Index, join
+from funcnet.loops.nest import Kernel, Location, Nest, loops_over, start_of
+from funcnet.loops.nest_kernels import computed, variables
+from funcnet.loops.operations import ArrayValue, Operation
+from funcnet.loops.pointwise import combined
+from funcnet.loops.program import Program
 
 __all__ = ["copied", "lower_concatenate", "lower_pad", "lower_scatter", "lower_update_slice"]
 

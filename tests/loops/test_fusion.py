@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from funcnet.export.wasm.fusion import stored
-from funcnet.export.wasm.lower import lowered
-from funcnet.export.wasm.program import Kernels
 from funcnet.export.wasm.rules import RULES
-from funcnet.export.wasm.store import Weights
 from funcnet.export.wasm.trace import trace
+from funcnet.loops.fusion import stored
+from funcnet.loops.lowering import lowered
+from funcnet.loops.program import Kernels
+from funcnet.loops.store import Weights
 
 X = np.ones((8, 16), np.float32)
 

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from funcnet.export.wasm.index import Index, join, split
-from funcnet.export.wasm.ir import ArrayValue, Operation
-from funcnet.export.wasm.pointwise import TYPES, combined, expression, literal
+from funcnet.loops.index import Index, join, split
+from funcnet.loops.operations import ArrayValue, Operation
+from funcnet.loops.pointwise import TYPES, combined, expression, literal
 
 __all__ = ["Kernel", "Location", "Locator", "Nest", "Parts", "Scalar", "loops_over", "start_of"]
 

@@ -1,4 +1,4 @@
-"""The steps of an exported function in the order in which they run, and the C code of the function.
+"""The steps of a function in the order in which they run, and the C code of the function.
 
 A step is the call of a kernel, or a line of C with the placeholders `{0}`, `{1}`, … for arrays. Kernels whose
 text is the same except for numbers share a C function, so that a model with twelve equal layers has the code of one
@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from funcnet.export.wasm.index import Index, join
-from funcnet.export.wasm.ir import ArrayValue
-from funcnet.export.wasm.memory import Life, plan
-from funcnet.export.wasm.nest import Kernel, Location
-from funcnet.export.wasm.pointwise import TYPES
-from funcnet.export.wasm.store import Parts, Weight, Weights
+from funcnet.loops.index import Index, join
+from funcnet.loops.memory import Life, plan
+from funcnet.loops.nest import Kernel, Location
+from funcnet.loops.operations import ArrayValue
+from funcnet.loops.pointwise import TYPES
+from funcnet.loops.store import Parts, Weight, Weights
 
 __all__ = ["Kernels", "Program", "Statement"]
 
@@ -103,7 +103,7 @@ def _definition(name: str, kernels: Sequence[Kernel]) -> str:
 
 @dataclass
 class Program:
-    """One exported function, to which lowering adds steps.
+    """One function, to which lowering adds steps.
 
     Args:
         weights: the constants of the module.
