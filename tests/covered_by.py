@@ -184,6 +184,7 @@ COVERED_BY = {
     "porting/transforms/texts.py": "porting/transforms/test_calls.py porting/test_published_models.py cli/test_port.py",
     "quantization/batch_products.py": "quantization/test_transformer_parts.py",
     "quantization/layer_norm.py": "quantization/test_transformer_parts.py",
+    "quantization/loss_report.py": "quantization/test_quantization_loss.py",
     "quantization/softmax.py": "quantization/test_transformer_parts.py",
     "quantization/{calibration,evaluation,graph}.py": "quantization/test_conversion.py export/tflite/test_export.py",
     "quantization/{integer_operations,network}.py": "quantization/test_conversion.py export/tflite/test_export.py",

@@ -6,9 +6,9 @@ integers. `addition.py`, `concatenation.py`, `requantization.py`, `linear.py`, `
 `integer_products.py` computes exact sums of products. `observers.py` and `histogram_observer.py` choose parameters from
 data, and `fake_quantization.py` simulates integers in training.
 
-`calibrate` finds the ranges of a net's arrays, and `convert` makes an integer net with these ranges.
-`QuantizationAware` trains a net that rounds where the integer net will round. `save_int8` and `open_int8` write and
-read directories of int8 models.
+`calibrate` finds the ranges of a net's arrays, and `convert` makes an integer net with these ranges. `layer_losses`
+measures how much each layer loses. `QuantizationAware` trains a net that rounds where the integer net will round.
+`save_int8` and `open_int8` write and read directories of int8 models.
 
 Quantized tensors are plain integer arrays. The scale and the zero point of a quantized tensor are passed as a separate
 argument, which is static under jit.
@@ -25,6 +25,7 @@ from funcnet.quantization.convolution import conv
 from funcnet.quantization.fake_quantization import fake_quantize
 from funcnet.quantization.histogram_observer import HistogramObserver
 from funcnet.quantization.linear import embedding, linear
+from funcnet.quantization.loss_report import LayerLoss, LayerLosses
 from funcnet.quantization.network import QuantizedNet, QuantizedNode, QuantizedValue
 from funcnet.quantization.observers import (
     MeanSquaredErrorObserver,
@@ -34,12 +35,15 @@ from funcnet.quantization.observers import (
 )
 from funcnet.quantization.pooling import avg_pool
 from funcnet.quantization.qparams import QParams, choose_qparams, dequantize, quantize
+from funcnet.quantization.quantization_loss import layer_losses
 from funcnet.quantization.requantization import requantize
 from funcnet.quantization.tables import activation_by_table, activation_table
 
 __all__ = [
     "HistogramObserver",
     "Int8Model",
+    "LayerLoss",
+    "LayerLosses",
     "MeanSquaredErrorObserver",
     "MinMaxObserver",
     "MovingAverageMinMaxObserver",
@@ -63,6 +67,7 @@ __all__ = [
     "embedding",
     "fake_quantize",
     "is_int8",
+    "layer_losses",
     "linear",
     "open_int8",
     "quantize",

@@ -1,6 +1,6 @@
 """Calibration: find the range of each array of a net on example batches."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import jax
@@ -14,7 +14,7 @@ from funcnet.quantization.qparams import QParams, choose_qparams
 from funcnet.quantization.residuals import channels_name, scaled
 from funcnet.quantization.tracing import layers_of
 
-__all__ = ["Observer", "as_inputs", "calibrate"]
+__all__ = ["Observer", "as_batches", "as_inputs", "calibrate"]
 
 
 class Observer(Protocol):
@@ -64,17 +64,11 @@ def calibrate(
         raise TypeError(
             f"calibrate: the observer is wrong; expected an observer such as MinMaxObserver(), got {observer!r}."
         )
-    if not isinstance(batches, Iterable) or hasattr(batches, "shape"):
-        raise TypeError(
-            "calibrate: the batches are wrong; expected an iterable of batches, such as [x], got "
-            f"{'one array' if hasattr(batches, 'shape') else type(batches).__name__}."
-        )
     names: list[str] = []
     seen: dict[str, Any] = {}
     steps: dict[Any, Any] = {}
     channels: dict[str, QParams] = {}
-    for batch in batches:
-        inputs = as_inputs(batch)
+    for inputs in as_batches(batches):
         key = tuple((array.shape, array.dtype.name) for array in inputs)
         if key not in steps:
             graph = layers_of("calibrate", net, params, state, inputs)
@@ -95,6 +89,25 @@ def calibrate(
         except ValueError as error:
             raise ValueError(f"calibrate: the range of {name!r} is bad; {error}") from None
     return ranges
+
+
+def as_batches(batches: Iterable[Any], where: str = "calibrate") -> Iterator[tuple[np.ndarray, ...]]:
+    """Return an iterator over the arrays of each batch; see `as_inputs`.
+
+    Raises:
+        TypeError: if `batches` is a single array or is not iterable. The iterator raises TypeError at a batch that is
+            not an array or a tuple of arrays.
+
+    Example:
+        >>> [len(batch) for batch in as_batches([np.zeros(2), (np.zeros(2), np.zeros(2))])]
+        [1, 2]
+    """
+    if not isinstance(batches, Iterable) or hasattr(batches, "shape"):
+        raise TypeError(
+            f"{where}: the batches are wrong; expected an iterable of batches, such as [x], got "
+            f"{'one array' if hasattr(batches, 'shape') else type(batches).__name__}."
+        )
+    return (as_inputs(batch, where) for batch in batches)
 
 
 def as_inputs(batch: Any, where: str = "calibrate") -> tuple[np.ndarray, ...]:

@@ -1,6 +1,7 @@
 """Conversion of a floating-point net to an integer net."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ from funcnet.quantization.qparams import QParams, choose_qparams, quantize
 from funcnet.quantization.residuals import REAL
 from funcnet.quantization.tracing import layers_of
 
-__all__ = ["convert", "weight_qparams"]
+__all__ = ["ConvertedValue", "convert", "converted_values", "weight_qparams"]
 
 
 def convert(
@@ -93,6 +94,76 @@ def weight_qparams(weight: Any, bias: Any, x_scale: float, per_channel: bool) ->
     least = smallest_weight_scale(np.asarray(bias, np.float64), x_scale)
     scale = np.maximum(qparams.scale, least if per_channel else least.max())
     return QParams(scale, qparams.zero_point, qparams.dtype, qparams.axis)
+
+
+@dataclass(frozen=True)
+class ConvertedValue:
+    """A value of a layer graph, and its place in the integer net.
+
+    Attributes:
+        value: the floating-point input of the graph, or the output of one of its nodes.
+        number: number of the integer net's value.
+        nodes: operations of the integer net that compute this value from the values that `value.producer` reads.
+    """
+
+    value: LayerValue
+    number: int
+    nodes: tuple[QuantizedNode, ...]
+
+
+def converted_values(where: str, graph: LayerGraph, net: QuantizedNet) -> list[ConvertedValue]:
+    """Return the place of each floating-point value of a layer graph in the integer net that `convert` made from it.
+
+    Args:
+        where: name of the caller, for error messages.
+        graph: the layer graph, with the same scales of channels as in `convert`; see `residuals.py`.
+        net: the integer net.
+
+    Raises:
+        ValueError: if the operations or the scales of channels differ, so that the integer net is that of another net.
+
+    Example:
+        >>> from funcnet import nn
+        >>> from funcnet.quantization import calibrate
+        >>> net, x = nn.Sequential(nn.Linear(2, 3), nn.ReLU()), np.ones((1, 2), np.float32)
+        >>> params, state = net.init(jax.random.key(0))
+        >>> quantized = convert(net, params, state, calibrate(net, params, state, [x]), x)
+        >>> graph = layers_of("test", net, params, state, [x])
+        >>> [(one.value.name, one.number) for one in converted_values("test", graph, quantized)]
+        [('input:0', 1), ('0:linear', 4)]
+    """
+    real = [value for value in graph.inputs if value.real]
+    if len(graph.inputs) != len(net.inputs):
+        raise _other_net(where, f"{len(graph.inputs)} inputs", f"{len(net.inputs)}")
+    first = [node for node in net.nodes[: len(real)] if node.op == "quantize"]
+    if len(first) != len(real):
+        raise _other_net(where, f"{len(real)} floating-point inputs", f"{len(first)}")
+    found = [ConvertedValue(value, node.output, (node,)) for value, node in zip(real, first, strict=True)]
+    place = len(real)
+    for node in graph.nodes:
+        begin, op = place, "add" if node.op == "hide" else node.op
+        added = ("dequantize", "requantize", *(("embedding", "reshape") if node.op == "hide" else ()))
+        while place < len(net.nodes) and net.nodes[place].op in added:
+            place += 1
+        expected = f"{op!r} in {node.layer or 'the net itself'} with the shape {node.output.shape}"
+        if place == len(net.nodes):
+            raise _other_net(where, expected, f"{len(net.nodes)} operations without it")
+        last = net.nodes[place]
+        shape = net.values[last.output].shape
+        if (last.op, last.layer, shape) != (op, node.layer, node.output.shape):
+            raise _other_net(where, expected, f"{last.op!r} in {last.layer or 'the net itself'} with the shape {shape}")
+        if op == "scale" and not np.array_equal(net.constants.get(last.inputs[1], ()), node.inputs[1].constant):
+            raise _other_net(where, f"the scales of channels of {node.layer} in the ranges", "others")
+        place += 1
+        if node.output.real:
+            found.append(ConvertedValue(node.output, last.output, net.nodes[begin:place]))
+    if more := [node for node in net.nodes[place:] if node.op != "dequantize"]:
+        raise _other_net(where, f"{len(graph.nodes)} operations", f"also {more[0].op!r} in {more[0].layer}")
+    return found
+
+
+def _other_net(where: str, expected: str, got: str) -> ValueError:
+    return ValueError(f"{where}: the int8 net is that of another net or other ranges; expected {expected}, got {got}.")
 
 
 class _Converter:

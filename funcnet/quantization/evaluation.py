@@ -14,7 +14,7 @@ from jax import lax
 
 from funcnet.quantization.graph import LayerGraph, LayerNode, LayerValue
 
-__all__ = ["OPERATIONS", "evaluate", "softmax_range"]
+__all__ = ["OPERATIONS", "evaluate", "softmax_limit", "softmax_range"]
 
 _NEGLIGIBLE = 12.0
 
@@ -123,8 +123,18 @@ def softmax_range(scores: jax.Array) -> jax.Array:
         Array([[ 9., -7.],
                [ 5.,  4.]], dtype=float32)
     """
+    return jnp.maximum(scores, softmax_limit(scores))
+
+
+def softmax_limit(scores: jax.Array) -> jax.Array:
+    """Return the lower limit of `softmax_range`.
+
+    Example:
+        >>> float(softmax_limit(jnp.array([[9.0, -50.0], [5.0, 4.0]])))
+        -7.0
+    """
     top = jnp.max(scores, -1)
-    return jnp.maximum(scores, jnp.min(jnp.where(jnp.isneginf(top), jnp.inf, top)) - _NEGLIGIBLE)
+    return jnp.min(jnp.where(jnp.isneginf(top), jnp.inf, top)) - _NEGLIGIBLE
 
 
 _FUNCTIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = MappingProxyType(

@@ -96,8 +96,26 @@ class QuantizedNet:
             TypeError: if the number of arrays is wrong, or an array has the wrong dtype.
             ValueError: if an array has the wrong shape.
         """
-        leaves = self._run(dict(self.constants), self._checked(arrays))
+        leaves = self._run(dict(self.constants), self.checked(arrays))
         return jax.tree.map(lambda place: leaves[place], self.structure)
+
+    def compute(self, nodes: Sequence[QuantizedNode], known: Mapping[int, Any]) -> dict[int, Any]:
+        """Compute some operations of the net.
+
+        Args:
+            nodes: operations of the net, in the order in which they run.
+            known: {number of a value: array}, for all values that the operations read but do not compute.
+
+        Returns:
+            {number of a value: array}, for the known values and the outputs of the operations.
+        """
+        seen = dict(known)
+        for node in nodes:
+            qparams = [self.values[index].qparams for index in node.inputs]
+            out = self.values[node.output]
+            given = [seen[index] for index in node.inputs]
+            seen[node.output] = OPERATIONS[node.op](given, qparams, out, node.settings, self.kernel)
+        return seen
 
     def save(self, path: str | Path) -> None:
         """Write the net to one `.safetensors` file, which holds the constants, and the graph as JSON.
@@ -151,21 +169,29 @@ class QuantizedNet:
                 f"QuantizedNet.save wrote, got one with a fault: {error}"
             ) from None
 
-    def _checked(self, arrays: Sequence[Any]) -> list[jax.Array]:
+    def checked(self, arrays: Sequence[Any], where: str = "QuantizedNet") -> list[jax.Array]:
+        """Return the arguments of a call as JAX's arrays, or raise the error of this call.
+
+        Args:
+            arrays: one array for each input.
+            where: name of the caller, for error messages.
+
+        Raises:
+            TypeError: if the number of arrays is wrong, or an array has the wrong dtype.
+            ValueError: if an array has the wrong shape.
+        """
         if len(arrays) != len(self.inputs):
-            raise TypeError(
-                f"QuantizedNet: the number of arrays is wrong; expected {len(self.inputs)}, got {len(arrays)}."
-            )
+            raise TypeError(f"{where}: the number of arrays is wrong; expected {len(self.inputs)}, got {len(arrays)}.")
         made = []
         for place, (index, array) in enumerate(zip(self.inputs, arrays, strict=True)):
             array, value = jnp.asarray(array), self.values[index]
             if array.dtype != value.dtype:
                 raise TypeError(
-                    f"QuantizedNet: input {place} has the wrong dtype; expected {value.dtype}, got {array.dtype}."
+                    f"{where}: input {place} has the wrong dtype; expected {value.dtype}, got {array.dtype}."
                 )
             if array.shape != value.shape:
                 raise ValueError(
-                    f"QuantizedNet: input {place} has the wrong shape; expected {value.shape}, as the example of "
+                    f"{where}: input {place} has the wrong shape; expected {value.shape}, as the example of "
                     f"convert, got {array.shape}."
                 )
             made.append(array)
@@ -176,12 +202,7 @@ class QuantizedNet:
         """The compiled function `run(constants, arrays)`, which returns the outputs as a list."""
 
         def run(constants: Mapping[int, Any], arrays: Sequence[Any]) -> list[Any]:
-            seen = {**constants, **dict(zip(self.inputs, arrays, strict=True))}
-            for node in self.nodes:
-                qparams = [self.values[index].qparams for index in node.inputs]
-                out = self.values[node.output]
-                given = [seen[index] for index in node.inputs]
-                seen[node.output] = OPERATIONS[node.op](given, qparams, out, node.settings, self.kernel)
+            seen = self.compute(self.nodes, {**constants, **dict(zip(self.inputs, arrays, strict=True))})
             return [seen[index] for index in self.outputs]
 
         return jax.jit(run)

@@ -29,6 +29,7 @@ __all__ = [
     "MovingAverageMinMaxObserver",
     "PercentileObserver",
     "RangeState",
+    "histogram_bins",
 ]
 
 _BINS = 4096
@@ -199,7 +200,7 @@ class PercentileObserver:
             ValueError: if no value was observed, or a value was infinite or NaN.
         """
         low, high = _checked("PercentileObserver", state.range)
-        counts, edges = _bins(state)
+        counts, edges = histogram_bins(state)
         share = counts.cumsum() / counts.sum()
         upper = edges[1:][np.searchsorted(share, self.percentile / 100 - 1e-12)]
         lower = edges[:-1][np.searchsorted(share, 1 - self.percentile / 100, side="right")]
@@ -237,7 +238,7 @@ class MeanSquaredErrorObserver:
             ValueError: if no value was observed, or a value was infinite or NaN.
         """
         low, high = _checked("MeanSquaredErrorObserver", state.range)
-        counts, edges = _bins(state)
+        counts, edges = histogram_bins(state)
         held = counts > 0
         values, weights = ((edges[:-1] + edges[1:]) / 2)[held].clip(low, high), counts[held]
         low, high = min(low, 0.0), max(high, 0.0)
@@ -316,8 +317,15 @@ def _count(where: str, state: HistogramState, x: jax.Array) -> HistogramState:
     return HistogramState(limits, counts.at[index].add(jnp.uint32(1)), exponent)
 
 
-def _bins(state: HistogramState) -> tuple[np.ndarray, np.ndarray]:
-    """Return the counts and the edges of a histogram's bins as NumPy arrays of float64."""
+def histogram_bins(state: HistogramState) -> tuple[np.ndarray, np.ndarray]:
+    """Return the counts and the edges of a histogram's bins as NumPy arrays of float64.
+
+    Example:
+        >>> observer = PercentileObserver()
+        >>> counts, edges = histogram_bins(observer.update(observer.init(), jnp.array([0.25, 0.75])))
+        >>> edges[:-1][counts > 0].tolist()
+        [0.25, 0.75]
+    """
     edges = math.ldexp(2.0 / _BINS, int(state.exponent)) * np.arange(-_BINS // 2, _BINS // 2 + 1)
     return np.asarray(state.counts, np.float64), edges
 

@@ -13,7 +13,15 @@ from funcnet.quantization.graph import LayerGraph, LayerNode, LayerValue, is_con
 from funcnet.quantization.qparams import QParams, choose_qparams
 from funcnet.quantization.residuals import REAL, channels_name, scaled
 
-__all__ = ["check_ranges", "fixed_qparams", "keeps_qparams", "observed", "qparams_of", "softmax_inputs"]
+__all__ = [
+    "check_ranges",
+    "fixed_qparams",
+    "keeps_qparams",
+    "masked_scores",
+    "observed",
+    "qparams_of",
+    "softmax_inputs",
+]
 
 _KEEPING = ("avg_pool", "crop", "max_pool", "pad", "reshape", "transpose")
 
@@ -42,7 +50,7 @@ def fixed_qparams(node: LayerNode) -> QParams | None:
 def observed(graph: LayerGraph) -> list[LayerValue]:
     """Return the values whose ranges a calibration observes."""
     inputs = [value for value in graph.inputs if value.real]
-    shared = {id(value) for value in _scores(graph)}
+    shared = {id(value) for value in masked_scores(graph)}
     own = lambda node: (
         not (keeps_qparams(node) or fixed_qparams(node) or node.op in ("embedding", *REAL))
         and id(node.output) not in shared
@@ -100,7 +108,7 @@ def qparams_of(where: str, graph: LayerGraph, ranges: Mapping[str, QParams]) -> 
             f"{'a scale for each channel' if wrong[0] in wide else 'one scale'}, got {ranges[wrong[0]]!r}."
         )
     found = {id(value): ranges[value.name] for value in observed(graph)}
-    found |= {id(value): found[id(hidden)] for value, hidden in _scores(graph).items()}
+    found |= {id(value): found[id(hidden)] for value, hidden in masked_scores(graph).items()}
     for node in graph.nodes:
         if id(node.output) in found or not node.output.real or node.op in REAL:
             continue
@@ -110,7 +118,7 @@ def qparams_of(where: str, graph: LayerGraph, ranges: Mapping[str, QParams]) -> 
     return found
 
 
-def _scores(graph: LayerGraph) -> dict[LayerValue, LayerValue]:
+def masked_scores(graph: LayerGraph) -> dict[LayerValue, LayerValue]:
     """Return {attention scores: masked scores}, for all scores that only a masking operation reads.
 
     The scores get the quantization parameters of the masked scores. This is safe because every score outside the range

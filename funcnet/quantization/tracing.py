@@ -29,6 +29,7 @@ __all__ = ["layers_of"]
 _RANDOM = ("random_", "threefry", "rng_")
 _ACTIVATIONS = {activation.__name__, hard.__name__, relu.__name__}
 _JAX_NAMES = {"sum_pool": "reduce_window_sum"}
+_NAMED = 8  # number of layers that a message names
 _SAME = {"stop_gradient", "copy", "optimization_barrier", "sharding_constraint"}
 _INSTEAD = {
     "scan": "Use nn.Repeat(…, scan=False), or a loop over layers.",
@@ -95,10 +96,10 @@ def layers_of(
     graph.outputs = _Tracer(where, graph).inline(program, list(graph.inputs))
     graph.finish()
     graph = _folded(graph)
-    for node in graph.nodes:
-        # A primitive that no rule recognises may have the same name as an operation.
-        if node.op not in OPERATIONS or "primitive" in node.settings:
-            _refuse(where, net, node)
+    # A primitive that no rule recognises may have the same name as an operation.
+    refused = [node for node in graph.nodes if node.op not in OPERATIONS or "primitive" in node.settings]
+    if refused:
+        _refuse(where, net, refused)
     _check_masks(where, graph)
     for index, value in enumerate(graph.outputs):
         if value.producer is None:
@@ -234,21 +235,38 @@ def _layer(equation: Any) -> str:
     return ".".join(segment for segment in segments if segment.isidentifier() or segment.isdigit())
 
 
-def _refuse(where: str, net: Any, node: LayerNode) -> None:
+def _refuse(where: str, net: Any, nodes: Sequence[LayerNode]) -> None:
+    """Raise the error for the first of the nodes without an integer kernel. The message also names all their layers."""
+    node = nodes[0]
     module, name = _module(net, node.layer), _JAX_NAMES.get(node.op, node.op)
     kind = "" if module is None else type(module).__name__
     inside = f" in layer {node.layer!r}" if node.layer else ""
     if type(module).__module__ in _ACTIVATIONS:
         raise ValueError(
             f"{where}: the activation {kind}{inside} has no integer kernel; expected ReLU, ReLU6, Hardtanh, GELU, "
-            f"Sigmoid or Tanh, got {kind} with the operation {name!r}. Train the net with one of these."
+            f"Sigmoid or Tanh, got {kind} with the operation {name!r}. Train the net with one of these. "
+            f"{_only_float(net, nodes)}"
         )
     inside += f" ({kind})" if inside and kind else ""
     advice = _INSTEAD.get(name, "Run this part in floating point, outside of the quantized net.")
     raise ValueError(
         f"{where}: the operation {name!r}{inside} has no integer kernel; expected "
-        f"{', '.join(sorted(OPERATIONS))}, got {name!r}. {advice}"
+        f"{', '.join(sorted(OPERATIONS))}, got {name!r}. {advice} {_only_float(net, nodes)}"
     )
+
+
+def _only_float(net: Any, nodes: Sequence[LayerNode]) -> str:
+    """Return the sentence that names what has no integer kernel: layers, and operations outside of all layers."""
+
+    def named(node: LayerNode) -> str:
+        if not node.layer:
+            return f"the operation {_JAX_NAMES.get(node.op, node.op)!r}"
+        module = _module(net, node.layer)
+        return f"layer {node.layer!r}" + ("" if module is None else f" ({type(module).__name__})")
+
+    names = list(dict.fromkeys(map(named, nodes)))
+    more = f", … ({len(names)} in all)" if len(names) > _NAMED else ""
+    return f"Only this has to stay in float: {', '.join(names[:_NAMED])}{more}."
 
 
 def _module(net: Any, layer: str) -> Any:

@@ -164,6 +164,20 @@ def test_nets_that_are_refused(net, message):
         calibrate(net, params, state, [np.ones((2, 4), np.float32)])
 
 
+def test_a_refusal_says_all_that_has_to_stay_in_float():
+    net, x = nn.Sequential(nn.Linear(4, 4), nn.SiLU(), Wave(), nn.Linear(4, 4), nn.Softplus()), np.ones((2, 4))
+    params, state = net.init(jax.random.key(0))
+    named = r"Only this has to stay in float: layer '1' \(SiLU\), layer '2\.wave' \(Sine\), layer '4' \(Softplus\)\.$"
+    with pytest.raises(ValueError, match=rf"got SiLU with the operation 'mul'\. Train the net .* {named}"):
+        calibrate(net, params, state, [x])
+    params, state = Sine().init(jax.random.key(0))
+    with pytest.raises(ValueError, match=r"Only this has to stay in float: the operation 'sin'\.$"):
+        calibrate(Sine(), params, state, [x])
+    many = nn.Sequential(*[nn.Softplus() for _ in range(9)])
+    with pytest.raises(ValueError, match=r"layer '7' \(Softplus\), … \(9 in all\)\.$"):
+        calibrate(many, *many.init(jax.random.key(0)), [x])
+
+
 @pytest.mark.parametrize(
     "layer, message",
     [

@@ -22,9 +22,10 @@ class QuantizationSettings:
     LiteRT's integer kernels. With --steps, the model is first trained to tolerate the rounding (quantization-aware
     training): each step rounds weights and arrays as the int8 model will. Try without --steps first.
 
-    At the end, the command evaluates both models on the data that the run held out, and prints their metrics and sizes.
-    The command writes into --out: int8.json, the integers (model.safetensors, and length-T.safetensors for shorter
-    rows, which share its weights), the other files of the model (config.json, tokenizer.json, …), and eval.json.
+    At the end, the command evaluates both models on the data that the run held out, and prints their metrics and sizes,
+    and the five layers that lose most. The command writes into --out: int8.json, the integers (model.safetensors, and
+    length-T.safetensors for shorter rows, which share its weights), the other files of the model (config.json,
+    tokenizer.json, …), ranges.png with the values and the ranges of the worst layers, and eval.json.
     `funcnet predict`, `evaluate` and `fill-mask` read this directory.
 
     A Hugging Face directory has no record of its data. Pass texts for the calibration with --texts. Such a model is

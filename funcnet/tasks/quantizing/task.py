@@ -16,21 +16,28 @@ from funcnet.files import replacing
 from funcnet.models.integers import OUTPUTS, IntegerModel
 from funcnet.quantization import (
     Int8Model,
+    LayerLosses,
     MeanSquaredErrorObserver,
     MinMaxObserver,
     PercentileObserver,
+    QParams,
+    QuantizedNet,
     calibrate,
     convert,
+    layer_losses,
     open_int8,
     save_int8,
 )
-from funcnet.quantization.calibration import Observer
+from funcnet.quantization.calibration import Observer, as_inputs
 from funcnet.tasks.quantizing.settings import QuantizationSettings
 from funcnet.tasks.quantizing.source import open_source
 from funcnet.train import Cadence, Conclusion, Context, Ended, Panel, Task, TrainState, run_task
 from funcnet.train.task import layout_for
 
 __all__ = ["QuantizationTask", "quantize_run"]
+
+PICTURE = "ranges.png"
+COMPARED = 8  # rows of the first batch with which the layers of both models are compared
 
 # Files of a model besides its weights, which Hugging Face and the commands of funcnet read.
 FILES = (
@@ -69,6 +76,7 @@ class QuantizationTask(Task):
 
     def __init__(self, settings: QuantizationSettings, context: Context):
         self.settings, self.context = settings, context
+        self.losses: LayerLosses | None = None  # until the model is saved
         self.source = source = open_source(settings, dataclasses.replace(context, reads_all=True))
         inner, checkpoint, steps = source.task, settings.checkpoint, settings.steps
         observers: dict[str, Observer] = {
@@ -118,8 +126,26 @@ class QuantizationTask(Task):
             if file.exists():
                 with replacing(folder / file.name) as part:
                     shutil.copyfile(file, part)
+        print("Comparing the layers …", flush=True)
+        self.losses = self._compared(model, ranges, nets)
+        self.losses.draw(folder / PICTURE)
         # last, because a directory with int8.json is complete
         save_int8(folder, Int8Model(source.kind, source.inputs, tuple(OUTPUTS[source.kind]), nets))
+
+    def _compared(
+        self, model: tuple[Any, Any], ranges: Mapping[str, QParams], nets: Mapping[int, QuantizedNet]
+    ) -> LayerLosses:
+        """Compare the layers of both models on some rows of the first batch, each of which is a batch of its own."""
+        source = self.source
+        arrays = as_inputs(source.arguments(next(iter(self.batches(self.settings.run.seed)(0)))), "quantize")
+        shapes = [array[:1].shape for array in arrays]
+        # a BERT has a net for each row length, and one of them is the length of the batch
+        fitting, example = next(
+            (n, inputs) for n, inputs in source.examples.items() if [one.shape for one in inputs] == shapes
+        )
+        arrays = tuple(array.astype(one.dtype) for array, one in zip(arrays, example, strict=True))  # a mask is bool
+        rows = [tuple(array[n : n + 1] for array in arrays) for n in range(min(COMPARED, len(arrays[0])))]
+        return layer_losses(source.net, *model, nets[fitting], rows, ranges)
 
     def conclude(self, ended: Ended) -> Conclusion | None:
         """Read the int8 model back from its files, and evaluate both models. Return None if a signal stopped the
@@ -145,7 +171,11 @@ class QuantizationTask(Task):
         values["int8"]["bytes"] = sum(file.stat().st_size for file in ended.folder.glob("*.safetensors"))
         title = f"{self.settings.directory.name} as int8"
         subtitle = f"{self.settings.steps:,} steps, learning rate {self.learning_rate:g}, {self.layout}"
-        return Conclusion(values, self._panels(ended), title, subtitle, comparison(values["float"], values["int8"]))
+        notes = comparison(values["float"], values["int8"])
+        if self.losses is not None:
+            worst = dataclasses.replace(self.losses, rows=self.losses.worst(5))
+            notes += [f"The layers that lose most, whose values {PICTURE} shows:", *str(worst).splitlines()]
+        return Conclusion(values, self._panels(ended), title, subtitle, notes)
 
     def _panels(self, ended: Ended) -> list[Panel]:
         """Return the plots of the training, or an empty list if there was no training."""

@@ -1,5 +1,7 @@
 """`funcnet quantize`: the run of each command becomes an int8 directory, which other commands read."""
 
+import contextlib
+import io
 import json
 import shutil
 
@@ -58,8 +60,19 @@ def tuned(folder):
 @pytest.fixture(scope="module")
 def quantized(folder, tuned):
     """The int8 model of `tuned`, for 16 tokens and for the 32 of its training."""
-    assert run_here("quantize", tuned, "--out", folder / "int8", "--batch-size", "8", "--length", "16") == 0
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        assert run_here("quantize", tuned, "--out", folder / "int8", "--batch-size", "8", "--length", "16") == 0
+    (folder / "printed.txt").write_text(printed.getvalue())
     return folder / "int8"
+
+
+def test_it_prints_the_layers_that_lose_most(folder, quantized):
+    _, worst = (folder / "printed.txt").read_text().split("The layers that lose most, whose values ranges.png shows:\n")
+    header, _, *rows = worst.splitlines()[:7]
+    assert header.split()[:3] == ["module", "operation", "dtype"] and rows[0].endswith("<- loses most")
+    assert all(" int8 " in row for row in rows)
+    assert (quantized / "ranges.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_directory_has_the_integers_and_both_metrics(tuned, quantized):
