@@ -211,9 +211,9 @@ AREAS = {
         _tasks,
     ),
     "models": Area(
-        "checkpoints, parity with published models, serving",
-        "funcnet/models funcnet/heads funcnet/weights funcnet/serving funcnet/functional funcnet/nn",
-        lambda: _tests("tests/models", "tests/heads", "tests/weights", "tests/serving"),
+        "checkpoints, parity with published models, serving, scikit-learn",
+        "funcnet/models funcnet/heads funcnet/weights funcnet/serving funcnet/sklearn funcnet/functional funcnet/nn",
+        lambda: _tests("tests/models", "tests/heads", "tests/weights", "tests/serving", "tests/sklearn"),
     ),
     "bridges": Area("flax.nnx and flax.linen", "funcnet/bridges funcnet/nn", lambda: _tests("tests/bridges")),
     "porting": Area(

@@ -210,6 +210,8 @@ COVERED_BY = {
     "text/compressed.py": "text/test_readers.py",
     "text/sentences.py": "text/test_corpus.py",
     "text/tokenizer.py": "text/test_wordpiece.py",
+    "sklearn/{classifier,criteria,networks,parameters,regressor,training}.py": "sklearn/test_estimators.py",
+    "sklearn/together.py": "sklearn/test_search.py",
     "train/calls.py": "train/test_step.py train/test_refusals.py",
     "train/best.py": "train/test_run.py tasks/finetuning/test_task.py",
     "train/fit_checks.py": "train/test_fit.py train/test_refusals.py",

@@ -1,0 +1,129 @@
+"""A net as a classifier of scikit-learn."""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import jax
+import numpy as np
+import scipy.special
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from funcnet import functional as F
+from funcnet.sklearn.criteria import by_row
+from funcnet.sklearn.estimators import Estimator
+
+__all__ = ["Classifier"]
+
+
+class Classifier(ClassifierMixin, Estimator):
+    """A classifier that trains a net.
+
+    Every parameter that begins with `module__` is an argument of the net's constructor, and every parameter that begins
+    with `optimizer__` is an argument of the optimizer, so scikit-learn's searches find them. Parameters with floats,
+    such as learning rates and dropout rates, are values of the compiled program: other values need no compilation.
+
+    Args:
+        module: a class of nets, or a function that returns a net. The net maps a batch (B, …) to logits (B, classes),
+            or (B,) or (B, 1) for two classes. If the constructor has the arguments `in_features` and `out_features`,
+            they get the number of features and of classes. None trains `MLP`.
+        criterion: function `criterion(outputs, codes)` that returns one loss for each row, or a loss class of
+            `funcnet.nn`. `codes` are the positions of the targets in `classes_`. The default is the cross-entropy.
+        optimizer: "adam", "adamw", "nadam", "radam", "rmsprop", "adagrad", "sgd", or a function
+            `optimizer(learning_rate, **parameters)` that returns an optax transformation.
+        lr: learning rate.
+        max_epochs: number of epochs.
+        batch_size: number of rows of a batch. The last batch of an epoch is filled with rows whose losses do not count.
+        shuffle: whether each epoch has a new order of the rows.
+        callbacks: functions `callback(estimator, row)` that are called after each epoch with the last row of
+            `history_`. The training ends if one of them returns True, as `EarlyStopping` does.
+        validation_fraction: share of the rows that are held out. `history_` then has their loss as `valid_loss`.
+        warm_start: whether `fit` continues with the net of the last call.
+        dtype: dtype of the parameters and the inputs.
+        random_state: seed of the initial parameters, the order of the rows, and dropout: an int, a NumPy
+            `RandomState`, or None.
+        verbose: whether to print a line for each epoch.
+        **parameters: `module__NAME` and `optimizer__NAME`.
+
+    Attributes:
+        classes_: the classes, sorted.
+        history_: one dict for each epoch: epoch, train_loss and, with held-out rows, valid_loss.
+        n_iter_: number of epochs so far.
+        fitting_: the parameters and buffers of the net, and the state of the optimizer.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = Classifier(lr=0.01, max_epochs=50, module__rate=0.1, random_state=0).fit(X, y)
+        >>> model.score(X, y) > 0.9
+        True
+        >>> model.predict_proba(X[:2]).shape
+        (2, 3)
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train a new net, or continue with `warm_start`.
+
+        Args:
+            X: inputs (N, features), or (N, …).
+            y: classes (N,), also strings.
+            sample_weight: weights of the rows in the loss (N,).
+
+        Raises:
+            ValueError: if the data or a parameter are wrong.
+        """
+        self.all_classes_: np.ndarray | None = None
+        return self.train_net(X, y, sample_weight, None, self.warm_start)
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Train for one epoch.
+
+        Args:
+            X, y, sample_weight: as in `fit`.
+            classes: all classes, in the first call, if some of them are not in `y`.
+        """
+        self.all_classes_ = None if classes is None else np.unique(classes)
+        return self.train_net(X, y, sample_weight, 1, True)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probabilities of the classes (N, classes)."""
+        outputs = self.net_outputs(X)
+        logits = outputs.reshape(len(outputs), -1)
+        if logits.shape[1] == 1 < len(self.classes_):
+            logits = np.concatenate([np.zeros_like(logits), logits], 1)
+        return np.asarray(scipy.special.softmax(logits, axis=1))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the classes (N,)."""
+        best = self.predict_proba(X).argmax(1)
+        return np.asarray(self.classes_[best])
+
+    def targets(self, y: Any, reset: bool) -> np.ndarray:
+        """Return the position of each target in `classes_`, as int32."""
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        if reset:
+            given = getattr(self, "all_classes_", None)
+            self.classes_ = np.unique(y) if given is None else given
+        codes = np.searchsorted(self.classes_, y).clip(0, len(self.classes_) - 1)
+        if (unknown := y[self.classes_[codes] != y]).size:
+            raise ValueError(
+                f"Classifier: y has a class that is not in the first call; expected one of {self.classes_.tolist()}, "
+                f"got {unknown.tolist()[0]!r}. Pass classes= to the first call of partial_fit."
+            )
+        return codes.astype(np.int32)
+
+    def outputs(self) -> int:
+        return len(self.classes_)
+
+    def loss(self) -> Callable[[jax.Array, jax.Array], jax.Array]:
+        return cross_entropy if self.criterion is None else by_row(self.criterion)
+
+
+def cross_entropy(outputs: jax.Array, codes: jax.Array) -> jax.Array:
+    """Return the cross-entropy of each row, from logits (B, classes), or (B,) or (B, 1) for two classes."""
+    if outputs.ndim == 2 and outputs.shape[1] > 1:
+        return F.cross_entropy(outputs, codes, reduction="none")
+    logits = outputs.reshape(len(outputs))
+    return F.binary_cross_entropy_with_logits(logits, codes.astype(logits.dtype), reduction="none")

@@ -1,0 +1,295 @@
+"""scikit-learn's interface for any net: what `Classifier` and `Regressor` have in common."""
+
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
+from typing import Any, Literal, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from funcnet import nn
+from funcnet.sklearn.parameters import Blueprint, check_names, prefixed
+from funcnet.sklearn.together import Lane, TrainedNets, digest
+from funcnet.sklearn.training import (
+    Fitting,
+    Recipe,
+    TrainingRows,
+    batches_of,
+    compiled,
+    mean_loss,
+    outputs_of,
+    run_epoch,
+    start,
+)
+
+__all__ = ["Callback", "Estimator"]
+
+ROWS = 1024  # rows that `predict` gives to the net at a time
+FITTED = (
+    *(
+        "all_classes_",
+        "blueprint_",
+        "classes_",
+        "feature_names_in_",
+        "fitting_",
+        "history_",
+        "is_flat_",
+        "n_features_in_",
+        "n_iter_",
+    ),
+    *("n_outputs_", "seed_", "trained_nets"),
+)
+Callback = Callable[["Estimator", Mapping[str, Any]], bool | None]
+
+
+class Estimator(BaseEstimator):
+    """The base class of `Classifier` and `Regressor`.
+
+    Subclasses define `targets`, `outputs` and `loss`.
+    """
+
+    def __init__(
+        self,
+        module: Callable[..., nn.Module] | None = None,
+        *,
+        criterion: Callable[..., Any] | None = None,
+        optimizer: str | Callable[..., optax.GradientTransformation] = "adam",
+        lr: float = 1e-3,
+        max_epochs: int = 200,
+        batch_size: int = 128,
+        shuffle: bool = True,
+        callbacks: Sequence[Callback] = (),
+        validation_fraction: float = 0.0,
+        warm_start: bool = False,
+        dtype: Literal["float32", "float64"] = "float32",
+        random_state: Any = None,
+        verbose: int = 0,
+        **parameters: Any,
+    ):
+        self.module, self.criterion, self.optimizer, self.lr = module, criterion, optimizer, lr
+        self.max_epochs, self.batch_size, self.shuffle = max_epochs, batch_size, shuffle
+        self.callbacks, self.validation_fraction = callbacks, validation_fraction
+        self.warm_start, self.dtype = warm_start, dtype
+        self.random_state, self.verbose = random_state, verbose
+        for name, value in parameters.items():
+            setattr(self, name, value)
+
+    def targets(self, y: Any, reset: bool) -> np.ndarray:
+        """Check the targets, and return them in the form in which `loss` needs them."""
+        raise NotImplementedError
+
+    def outputs(self) -> int:
+        """Return the number of outputs that the targets need."""
+        raise NotImplementedError
+
+    def loss(self) -> Callable[[jax.Array, jax.Array], jax.Array]:
+        """Return the function of (outputs, targets) that computes one loss for each row."""
+        raise NotImplementedError
+
+    fitting_: Fitting
+    history_: list[dict[str, Any]]
+
+    # -------------------------------------------------------------------------------------------------- parameters
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters, with those of the module and of the optimizer, such as `module__rate`.
+
+        Args:
+            deep: ignored, because no parameter is an estimator.
+        """
+        return {**super().get_params(deep=False), **prefixed(vars(self))}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, also those of the module and of the optimizer, such as `module__rate`.
+
+        Raises:
+            ValueError: if a name is unknown. The message has the nearest names.
+        """
+        check_names(type(self).__name__, params, signature(type(self)).parameters)
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    def __sklearn_clone__(self) -> Self:
+        """Return an estimator with the same parameters, which is not fitted; see `sklearn.base.clone`."""
+        made = type(self)(**{name: clone(value, safe=False) for name, value in self.get_params(deep=False).items()})
+        for name in ("_metadata_request", "_sklearn_output_config", "_skl_callbacks", "trained_nets"):
+            if name in vars(self):
+                setattr(made, name, getattr(self, name))
+        return made
+
+    # ---------------------------------------------------------------------------------------------------- training
+
+    def train_net(self, x: Any, y: Any, sample_weight: Any, epochs: int | None, continues: bool) -> Self:
+        """Train for some epochs, and continue with the net of an earlier call if `continues`. None means
+        `max_epochs`.
+        """
+        self._check()
+        with jax.enable_x64(self.dtype == "float64"):
+            continues = continues and hasattr(self, "fitting_")
+            rows = self._read(x, y, sample_weight, reset=not continues)
+            if not continues:
+                self._begin()
+            self.blueprint_ = self._blueprint(rows)
+            if not continues and hasattr(self, "trained_nets"):
+                known = self.trained_nets.nets.get(digest(self, rows))
+                if known is not None:
+                    for name, value in known.items():
+                        setattr(self, name, value)
+                    return self
+            self._run(rows, self.max_epochs if epochs is None else epochs, continues)
+        return self
+
+    def _run(self, rows: TrainingRows, epochs: int, continues: bool) -> None:
+        key = jax.random.key(self.seed_)
+        rows, held_out = self._divided(rows, key)
+        count = len(rows.weights)
+        recipe, values = self._recipe(count), dict(self.blueprint_.values)
+        fitting = self.fitting_ if continues else compiled(start, recipe)(values, key)
+        run, rows = compiled(run_epoch, recipe), TrainingRows(*map(jnp.asarray, rows))
+        for _ in range(epochs):
+            batches = batches_of(recipe, np.arange(count), self.seed_, self.n_iter_)
+            fitting, loss = run(values, fitting, rows, batches, key, np.int32(self.n_iter_))
+            self.n_iter_ += 1
+            row = {"epoch": self.n_iter_, "train_loss": loss}
+            if held_out is not None:
+                row["valid_loss"] = compiled(mean_loss, recipe)(values, fitting, held_out)
+            self.history_.append(row)
+            if (self.callbacks or self.verbose) and self._ends(fitting):
+                break
+        self.history_ = [_as_numbers(row) for row in self.history_]
+        self.fitting_ = jax.tree.map(np.asarray, fitting)
+
+    def _ends(self, fitting: Any) -> bool:
+        """Show the last epoch, call the callbacks, and return whether one of them ends the training."""
+        row = self.history_[-1] = _as_numbers(self.history_[-1])
+        if self.verbose:
+            print(
+                "  ".join(
+                    f"{name} {value:.4f}" if name != "epoch" else f"epoch {value:4}" for name, value in row.items()
+                )
+            )
+        self.fitting_ = fitting
+        answers = [callback(self, row) for callback in self.callbacks]
+        return any(answers)
+
+    def _check(self) -> None:
+        """Raise a ValueError for a parameter that is wrong."""
+        where = type(self).__name__
+        check_names(where, vars(self), [*signature(type(self)).parameters, *FITTED])
+        if self.dtype not in ("float32", "float64"):
+            raise ValueError(f"{where}: unknown dtype; expected float32 or float64, got {self.dtype!r}.")
+        for name in ("max_epochs", "batch_size"):
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{where}: {name} is wrong; expected a whole number of at least 1, got {value!r}.")
+        if not 0 <= self.validation_fraction < 1:
+            raise ValueError(
+                f"{where}: validation_fraction is out of range; expected 0 to below 1, got "
+                f"{self.validation_fraction!r}."
+            )
+
+    def _read(self, x: Any, y: Any, sample_weight: Any, reset: bool) -> TrainingRows:
+        """Check the data, and return the rows."""
+        dtype = np.dtype(self.dtype)
+        x, y = validate_data(self, x, y, reset=reset, dtype=dtype, allow_nd=True, multi_output=True)
+        return TrainingRows(
+            x, self.targets(y, reset), _checked_weights(type(self).__name__, sample_weight, len(x), dtype)
+        )
+
+    def _begin(self) -> None:
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        self.seed_, self.n_iter_, self.history_ = seed, 0, []
+
+    def _blueprint(self, rows: TrainingRows) -> Blueprint:
+        example = jax.ShapeDtypeStruct((1, *rows.inputs.shape[1:]), rows.inputs.dtype)
+        return Blueprint.of(self, rows.inputs.shape[1], self.outputs(), example)
+
+    def _recipe(self, count: int) -> Recipe:
+        return Recipe(self.blueprint_, self.loss(), int(min(self.batch_size, count)), bool(self.shuffle), self.dtype)
+
+    def _divided(self, rows: TrainingRows, key: jax.Array) -> tuple[TrainingRows, TrainingRows | None]:
+        """Return the rows to train on, and those that are held out to measure the loss."""
+        held = int(np.ceil(self.validation_fraction * len(rows.weights)))
+        if not held:
+            return rows, None
+        order = np.asarray(jax.random.permutation(jax.random.fold_in(key, 2**31), len(rows.weights)))
+        training, held_out = (TrainingRows(*(array[part] for array in rows)) for part in (order[held:], order[:held]))
+        return training, held_out
+
+    def lane(self, candidate: Mapping[str, Any], trained: TrainedNets, train: np.ndarray) -> Lane | None:
+        """Return the lane of a candidate on a fold, for `train_together`, or None if it must be trained alone.
+
+        Args:
+            candidate: the parameters that differ from those of this estimator.
+            trained: the data of the search.
+            train: the numbers of the rows to train on.
+        """
+        one = type(self)(**{**self.get_params(), **candidate})
+        try:
+            one._check()
+            if one.callbacks or one.verbose or one.validation_fraction or one.warm_start:
+                return None
+            if one.dtype not in trained.read:
+                trained.read[one.dtype] = clone(one)._read(trained.x, trained.y, trained.weights, reset=True)
+            parts = (trained.x, trained.y, trained.weights)
+            x, y, weights = (None if part is None else _taken(part, train) for part in parts)
+            rows = one._read(x, y, weights, reset=True)
+            if not np.array_equal(rows.targets, trained.read[one.dtype].targets[train]):
+                return None  # a class is missing in this fold
+            one._begin()
+            one.blueprint_ = one._blueprint(rows)
+            recipe = one._recipe(len(train))
+            hash(recipe)
+        except Exception:  # raised again when scikit-learn fits the candidate
+            return None
+        values = one.blueprint_.values
+        return Lane(digest(one, rows), recipe, one.max_epochs, one.seed_, values, trained.read[one.dtype], train)
+
+    # -------------------------------------------------------------------------------------------------- prediction
+
+    def net_outputs(self, x: Any) -> np.ndarray:
+        """Return the outputs of the net: (N, …)."""
+        check_is_fitted(self, "fitting_")
+        x = validate_data(self, x, reset=False, dtype=np.dtype(self.dtype), allow_nd=True)
+        run, values = compiled(outputs_of, self._recipe(1)), dict(self.blueprint_.values)
+        size = min(ROWS, 1 << (len(x) - 1).bit_length())  # few shapes, so few programs are compiled
+        found = []
+        for begin in range(0, len(x), size):
+            part = x[begin : begin + size]
+            padded = np.concatenate([part, np.zeros((size - len(part), *x.shape[1:]), x.dtype)])
+            with jax.enable_x64(self.dtype == "float64"):
+                found.append(np.asarray(run(values, self.fitting_, padded))[: len(part)])
+        return np.concatenate(found)
+
+
+def _checked_weights(where: str, weights: Any, count: int, dtype: np.dtype) -> np.ndarray:
+    if weights is None:
+        return np.ones(count, dtype)
+    found = np.asarray(weights, dtype)
+    if found.shape != (count,):
+        raise ValueError(
+            f"{where}: sample_weight has the wrong shape; expected one weight for each of the {count} rows, got "
+            f"{found.shape}."
+        )
+    if not np.isfinite(found).all() or (found < 0).any():
+        raise ValueError(
+            f"{where}: sample_weight has a wrong number; expected finite numbers of at least 0, got others."
+        )
+    if not found.any():
+        raise ValueError(f"{where}: all weights in sample_weight are zero; expected at least one above 0, got none.")
+    return found
+
+
+def _taken(array: Any, rows: np.ndarray) -> Any:
+    """Return some rows of an array, a list or a data frame."""
+    return array.iloc[rows] if hasattr(array, "iloc") else np.asarray(array)[rows]
+
+
+def _as_numbers(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value if isinstance(value, int) else float(value) for name, value in row.items()}

@@ -1,0 +1,156 @@
+"""`GridSearchCV` and `RandomizedSearchCV` that train all candidates and folds in one program.
+
+scikit-learn's classes divide the data, score the candidates and collect the results. Before that, the nets of all
+candidates and folds are trained together; see `together.py`. When scikit-learn then fits a candidate on a fold, the
+estimator takes the arrays that were trained for it.
+"""
+
+import inspect
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Self
+
+from sklearn import model_selection
+from sklearn.base import is_classifier
+from sklearn.model_selection import check_cv
+
+from funcnet.sklearn.classifier import Classifier
+from funcnet.sklearn.regressor import Regressor
+from funcnet.sklearn.together import TrainedNets, train_together
+
+__all__ = ["GridSearchCV", "RandomizedSearchCV"]
+
+
+class _Together:
+    """What both searches do in addition to scikit-learn's search."""
+
+    estimator: Any
+    cv: Any
+    n_jobs: int | None
+    verbose: int
+    exact: bool
+    best_estimator_: Any
+
+    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
+        """Train and score all candidates, and train the best one on all rows; see scikit-learn's `fit`.
+
+        After Ctrl-C, the candidates are scored that were trained so far, perhaps for fewer epochs, with a warning.
+        """
+        search: Any = super()
+        own = isinstance(self.estimator, Classifier | Regressor) and not set(params) - {"sample_weight", "groups"}
+        if self.exact or not own:
+            search.fit(X, y, **params)
+            return self
+        given = self.cv, self.n_jobs
+        self.cv = list(check_cv(self.cv, y, classifier=is_classifier(self.estimator)).split(X, y, params.get("groups")))
+        self.n_jobs = None
+        self.trained_nets = TrainedNets(X, y, params.get("sample_weight"), self.cv)
+        self.estimator.trained_nets = self.trained_nets
+        try:
+            search.fit(X, y, **params)
+        finally:
+            self.cv, self.n_jobs = given
+            del self.trained_nets, self.estimator.trained_nets
+        if hasattr(self, "best_estimator_"):
+            del self.best_estimator_.trained_nets
+        return self
+
+    def _run_search(self, evaluate_candidates: Callable[..., Any], callback_ctx: Any = None) -> None:
+        def evaluate(candidates: Iterable[Mapping[str, Any]], *arguments: Any, **named: Any) -> Any:
+            candidates = list(candidates)
+            kept: Sequence[Mapping[str, Any]] = candidates
+            if hasattr(self, "trained_nets"):
+                kept = train_together(self.estimator, candidates, self.trained_nets, print if self.verbose else None)
+            if len(kept) < len(candidates):
+                warnings.warn(f"interrupted: {len(kept)} of {len(candidates)} candidates are scored", stacklevel=2)
+            return evaluate_candidates(kept, *arguments, **named)
+
+        search: Any = super()
+        takes_context = "callback_ctx" in inspect.signature(search._run_search).parameters
+        search._run_search(evaluate, **({"callback_ctx": callback_ctx} if takes_context else {}))
+
+
+class GridSearchCV(_Together, model_selection.GridSearchCV):
+    """scikit-learn's `GridSearchCV`, which trains the candidates of a `Classifier` or a `Regressor` together.
+
+    Candidates that differ only in floats, such as learning rates and dropout rates, are trained with all folds by one
+    compiled program. Other candidates form groups, each with a program of its own. Any other estimator, also a
+    pipeline, is searched as by scikit-learn.
+
+    Args:
+        estimator, param_grid, scoring, n_jobs, refit, cv, verbose, pre_dispatch, error_score, return_train_score: as in
+            scikit-learn. `n_jobs` has no effect on candidates that are trained together. With `verbose`, a line shows
+            the progress.
+        exact: whether to train one candidate after the other. The results have the bits of estimators that are fitted
+            alone; trained together, their sums may have another order. Several devices are then not used.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = Classifier(max_epochs=30, lr=0.01, random_state=0)
+        >>> search = GridSearchCV(model, {"module__rate": [0.1, 0.9]}, cv=3).fit(X, y)
+        >>> search.best_params_
+        {'module__rate': 0.1}
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_grid: Any,
+        *,
+        scoring: Any = None,
+        n_jobs: int | None = None,
+        refit: Any = True,
+        cv: Any = None,
+        verbose: int = 0,
+        pre_dispatch: int | str = "2*n_jobs",
+        error_score: float | str = float("nan"),
+        return_train_score: bool = False,
+        exact: bool = False,
+    ):
+        shared = {"scoring": scoring, "n_jobs": n_jobs, "refit": refit, "cv": cv, "verbose": verbose}
+        shared |= {"pre_dispatch": pre_dispatch, "error_score": error_score, "return_train_score": return_train_score}
+        model_selection.GridSearchCV.__init__(self, estimator, param_grid, **shared)
+        self.exact = exact
+
+
+class RandomizedSearchCV(_Together, model_selection.RandomizedSearchCV):
+    """scikit-learn's `RandomizedSearchCV`, which trains the candidates of a `Classifier` or a `Regressor` together.
+
+    Args:
+        estimator, param_distributions, n_iter, scoring, n_jobs, refit, cv, verbose, pre_dispatch, random_state,
+            error_score, return_train_score: as in scikit-learn; see `GridSearchCV`.
+        exact: as in `GridSearchCV`.
+
+    Example:
+        >>> from scipy.stats import loguniform
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = Classifier(max_epochs=20, random_state=0)
+        >>> search = RandomizedSearchCV(model, {"lr": loguniform(1e-4, 1e-1)}, n_iter=4, cv=3, random_state=0).fit(X, y)
+        >>> len(search.cv_results_["params"])
+        4
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_distributions: Any,
+        *,
+        n_iter: int = 10,
+        scoring: Any = None,
+        n_jobs: int | None = None,
+        refit: Any = True,
+        cv: Any = None,
+        verbose: int = 0,
+        pre_dispatch: int | str = "2*n_jobs",
+        random_state: Any = None,
+        error_score: float | str = float("nan"),
+        return_train_score: bool = False,
+        exact: bool = False,
+    ):
+        shared = {"scoring": scoring, "n_jobs": n_jobs, "refit": refit, "cv": cv, "verbose": verbose}
+        shared |= {"pre_dispatch": pre_dispatch, "error_score": error_score, "return_train_score": return_train_score}
+        shared |= {"n_iter": n_iter, "random_state": random_state}
+        model_selection.RandomizedSearchCV.__init__(self, estimator, param_distributions, **shared)
+        self.exact = exact

@@ -1,0 +1,183 @@
+"""The nets of many candidates and folds, trained together.
+
+A *lane* is one candidate on one fold. Lanes whose nets have the same shapes form a group. `vmap` trains all lanes of a
+group in one program. Several devices divide the lanes.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from funcnet.sklearn.training import Batches, Recipe, TrainingRows, batches_of, compiled, run_epoch, start
+from funcnet.train import Interruption
+
+__all__ = ["Lane", "TrainedNets", "digest", "train_together"]
+
+COPIES = 6  # of the parameters and the optimizer's state, that a step needs at most
+SHARE = 0.5  # of the free memory
+Say = Callable[[str], None]
+
+
+@dataclasses.dataclass
+class TrainedNets:
+    """The nets that a search has trained.
+
+    Attributes:
+        x, y, weights: the data of the search, as the user gave them.
+        splits: [(numbers of the rows to train on, numbers of the rows to score)].
+        nets: {`digest` of a lane: attributes of a fitted estimator}.
+        read: {dtype: all rows, as an estimator has read them}.
+    """
+
+    x: Any
+    y: Any
+    weights: Any
+    splits: Sequence[tuple[np.ndarray, np.ndarray]]
+    nets: dict[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    read: dict[str, TrainingRows] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Lane:
+    """One candidate on one fold.
+
+    Attributes:
+        name: the `digest` of its parameters and rows.
+        recipe: what it has in common with other lanes.
+        epochs: number of epochs.
+        seed: seed of its random key.
+        values: the values that the program reads.
+        rows: all rows of the data.
+        train: the numbers of the rows of the fold.
+    """
+
+    name: str
+    recipe: Recipe
+    epochs: int
+    seed: int
+    values: Mapping[str, float]
+    rows: TrainingRows
+    train: np.ndarray
+
+
+def digest(estimator: Any, rows: TrainingRows) -> str:
+    """Return a digest of the parameters of an estimator, and of the rows that it trains on."""
+    found = hashlib.blake2b(repr(sorted(estimator.get_params().items())).encode())
+    for array in rows:
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
+
+
+def train_together(
+    estimator: Any, candidates: Sequence[Mapping[str, Any]], trained: TrainedNets, say: Say | None = None
+) -> Sequence[Mapping[str, Any]]:
+    """Train the nets of all candidates on all folds, and add them to `trained`.
+
+    Candidates that cannot be trained together, for example because they have callbacks, are left out. scikit-learn's
+    search then trains them one after the other.
+
+    Args:
+        estimator: a `Classifier` or a `Regressor`.
+        candidates: the parameters of each candidate.
+        trained: the data and the folds.
+        say: function that shows a line of progress.
+
+    Returns:
+        The candidates to score. After Ctrl-C, these are the candidates that were trained, perhaps for fewer epochs.
+
+    Raises:
+        KeyboardInterrupt: if Ctrl-C came before the first epoch had ended.
+    """
+    lanes = [[estimator.lane(candidate, trained, train) for train, _ in trained.splits] for candidate in candidates]
+    groups: dict[Any, list[Lane]] = {}
+    for lane in (lane for row in lanes for lane in row if lane is not None):
+        groups.setdefault((lane.recipe, lane.epochs), []).append(lane)
+    with Interruption() as stop:
+        for group in groups.values():
+            for part in _parts(group, say):
+                if len(part) > 1 and not stop.requested:
+                    _train_group(part, trained, stop, say)
+    if not stop.requested:
+        return candidates
+    done = [
+        candidate
+        for candidate, row in zip(candidates, lanes, strict=True)
+        if all(lane is not None and lane.name in trained.nets for lane in row)
+    ]
+    if not done:
+        raise KeyboardInterrupt
+    return done
+
+
+def _parts(lanes: list[Lane], say: Say | None) -> list[list[Lane]]:
+    """Divide the lanes of a group into parts that fit into the memory."""
+    lane = lanes[0]
+    with jax.enable_x64(lane.recipe.dtype == "float64"):
+        fitting = jax.eval_shape(lambda: start(lane.recipe, lane.values, jax.random.key(0)))
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(fitting))
+    batch = lane.recipe.batch_size * lane.rows.inputs[0].nbytes
+    most = max(1, int(SHARE * _free_memory() / (COPIES * (size + batch) + 5 * len(lane.train))))
+    if most < len(lanes) and say is not None:
+        say(f"{len(lanes)} fits do not fit into the memory at once; training {most} at a time")
+    return [lanes[begin : begin + most] for begin in range(0, len(lanes), most)]
+
+
+def _free_memory() -> float:
+    """Return the free memory in bytes, or 4 GB if it is not known."""
+    try:
+        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
+        return 4e9
+
+
+def _train_group(lanes: list[Lane], trained: TrainedNets, stop: Interruption, say: Say | None) -> None:
+    recipe, epochs, rows = lanes[0].recipe, lanes[0].epochs, lanes[0].rows
+    devices = jax.local_devices()[: len(lanes)]
+    padded = [*lanes, *lanes[-1:] * (-len(lanes) % len(devices))]
+    steps = [-(-len(lane.train) // recipe.batch_size) for lane in padded]
+    recipe = dataclasses.replace(recipe, is_padded=min(steps) < max(steps))
+
+    def batches_at(epoch: int) -> Batches:
+        """Return the batches of all lanes: (lanes, S, B)."""
+        found = [batches_of(recipe, lane.train, lane.seed, epoch, max(steps)) for lane in padded]
+        return Batches(*map(np.stack, zip(*found, strict=True)))
+
+    with jax.enable_x64(recipe.dtype == "float64"):
+        mesh = jax.sharding.Mesh(np.array(devices), ("lanes",))
+        place = lambda tree, *axes: jax.device_put(tree, jax.NamedSharding(mesh, jax.P(*axes)))
+        values = {name: np.array([lane.values[name] for lane in padded], recipe.dtype) for name in lanes[0].values}
+        keys = jax.vmap(jax.random.key)(np.array([lane.seed for lane in padded], np.int32))
+        values, keys = place((values, keys), "lanes")
+        rows = place(TrainingRows(*map(jnp.asarray, rows)))
+        axes = (0, 0, None, 0, 0, None)
+        run = jax.jit(jax.vmap(functools.partial(run_epoch, recipe), in_axes=axes), donate_argnums=1)
+        # `vmap` would not make this faster, but its program takes several times as long to compile.
+        begin = compiled(start, lanes[0].recipe)
+        each = [begin(dict(lane.values), jax.random.key(lane.seed)) for lane in padded]
+        fitting = place(jax.tree.map(lambda *leaves: np.stack(leaves), *each), "lanes")
+        losses: list[jax.Array] = []
+        for epoch in range(epochs):
+            if stop.requested and losses:
+                break
+            fitting, loss = run(values, fitting, rows, place(batches_at(epoch), "lanes"), keys, np.int32(epoch))
+            losses.append(loss)
+            if say is not None and (epoch + 1) % max(1, epochs // 10) == 0:
+                say(f"epoch {epoch + 1}/{epochs} of {len(lanes)} fits, loss {float(loss.mean()):.4f}")
+        fitting, history = jax.device_get(fitting), np.stack(jax.device_get(losses), 1)  # (lanes, epochs)
+    for index, lane in enumerate(lanes):
+        rows_of_history = [{"epoch": i + 1, "train_loss": float(loss)} for i, loss in enumerate(history[index])]
+        one = jax.tree.map(functools.partial(_taken, index), fitting)
+        trained.nets[lane.name] = {
+            "fitting_": one, "history_": rows_of_history, "n_iter_": len(losses), "seed_": lane.seed
+        }  # fmt: skip
+
+
+def _taken(index: int, leaf: np.ndarray) -> np.ndarray:
+    return np.asarray(leaf[index])

@@ -1,0 +1,198 @@
+"""`Classifier` and `Regressor`: what they learn, what they keep, and what they refuse."""
+
+import pickle
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import optax
+import pandas
+import pytest
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.model_selection import HalvingGridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from funcnet import functional as F
+from funcnet import nn
+from funcnet.sklearn import MLP, Classifier, EarlyStopping, Regressor
+from tests.processes import ROOT, environment
+from tests.sklearn.nets import Net, digits, iris
+
+
+@pytest.fixture(autouse=True, scope="module")
+def standard():
+    """JAX's usual promotion: optax's Adam mixes dtypes."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    x, y = iris()
+    return Classifier(lr=0.02, max_epochs=30, module__rate=0.1, random_state=0).fit(x, y)
+
+
+def test_it_learns_named_classes(fitted):
+    x, y = iris()
+    assert fitted.score(x, y) > 0.95
+    assert set(fitted.predict(x)) == set(y) == set(fitted.classes_)
+    np.testing.assert_allclose(fitted.predict_proba(x).sum(1), 1, rtol=1e-5)
+    losses = [row["train_loss"] for row in fitted.history_]
+    assert len(losses) == fitted.n_iter_ == 30
+    assert losses[-1] < losses[0] / 3
+
+
+def test_a_pickle_is_read_in_another_process(fitted, tmp_path):
+    x, _ = iris()
+    (tmp_path / "model.pickle").write_bytes(pickle.dumps(fitted))
+    np.save(tmp_path / "x.npy", x)
+    code = (
+        "import sys, pickle, numpy as np; folder = sys.argv[1]\n"
+        "model = pickle.load(open(f'{folder}/model.pickle', 'rb'))\n"
+        "np.save(f'{folder}/found.npy', model.predict_proba(np.load(f'{folder}/x.npy')))"
+    )
+    subprocess.run([sys.executable, "-c", code, tmp_path], check=True, cwd=ROOT, env=environment(tmp_path))
+    np.testing.assert_allclose(np.load(tmp_path / "found.npy"), fitted.predict_proba(x), rtol=1e-6)
+
+
+def test_the_same_seed_gives_the_same_net_and_a_clone_is_new(fitted):
+    x, y = iris()
+    again = clone(fitted)
+    assert not hasattr(again, "fitting_") and again.get_params() == fitted.get_params()
+    np.testing.assert_array_equal(again.fit(x, y).predict_proba(x), fitted.predict_proba(x))
+    other = clone(fitted).set_params(random_state=1).fit(x, y)
+    assert not np.array_equal(other.predict_proba(x), fitted.predict_proba(x))
+
+
+def test_epochs_of_partial_fit_and_a_warm_start_continue(fitted):
+    x, y = iris()
+    steps = clone(fitted).partial_fit(x, y)
+    for _ in range(29):
+        steps.partial_fit(x, y)
+    np.testing.assert_allclose(steps.predict_proba(x), fitted.predict_proba(x), rtol=1e-5)
+    warm = clone(fitted).set_params(warm_start=True, max_epochs=15).fit(x, y).fit(x, y)
+    np.testing.assert_allclose(warm.predict_proba(x), fitted.predict_proba(x), rtol=1e-5)
+
+
+def test_partial_fit_needs_all_classes_first():
+    x, y = iris()
+    model = Classifier(random_state=0).partial_fit(x[:60], y[:60], classes=np.unique(y))
+    assert model.partial_fit(x, y).predict_proba(x).shape == (150, 3)
+    with pytest.raises(
+        ValueError, match=r"y has a class that is not in the first call; expected .*, got .*Pass classes="
+    ):
+        Classifier(random_state=0).partial_fit(x[:60], y[:60]).partial_fit(x, y)
+
+
+@pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
+def test_one_logit_for_two_classes(shape):
+    class One(nn.Module):
+        def __init__(self, in_features=4):
+            super().__init__()
+            self.out = nn.Linear(in_features, 1)
+
+        def forward(self, x):
+            return self.out(x).reshape(shape)
+
+    x, y = iris()
+    x, y = x[:100], y[:100]
+    model = Classifier(One, lr=0.05, max_epochs=40, random_state=0).fit(x, y)
+    assert model.predict_proba(x).shape == (100, 2)
+    assert model.score(x, y) == 1.0
+
+
+@pytest.mark.parametrize("criterion", [nn.CrossEntropyLoss, lambda o, t: F.cross_entropy(o, t, reduction="none")])
+def test_criteria(criterion):
+    x, y = iris()
+    models = [Classifier(criterion=one, max_epochs=3, random_state=0).fit(x, y) for one in (None, criterion)]
+    np.testing.assert_allclose(*(model.predict_proba(x) for model in models), rtol=1e-6)
+    with pytest.raises(ValueError, match=r"expected one for each of the 128 rows, got \(\)\. Use reduction='none'"):
+        Classifier(criterion=F.cross_entropy).fit(x, y)
+
+
+def test_weights_are_repetitions():
+    x, y = iris()
+    counts = np.arange(len(x)) % 3
+    options = {"batch_size": 1000, "max_epochs": 10, "random_state": 0}
+    weighted = Classifier(**options).fit(x, y, sample_weight=counts)
+    repeated = Classifier(**options).fit(np.repeat(x, counts, 0), np.repeat(y, counts))
+    np.testing.assert_allclose(weighted.predict_proba(x), repeated.predict_proba(x), rtol=1e-4)
+
+
+def test_a_callback_ends_the_training():
+    x, y = iris()
+    options = {"validation_fraction": 0.3, "max_epochs": 200, "lr": 0.1, "random_state": 0}
+    stopped = Classifier(callbacks=[EarlyStopping(patience=3)], **options).fit(x, y)
+    assert stopped.n_iter_ < 100
+    losses = [row["valid_loss"] for row in stopped.history_]
+    assert min(losses) == losses[-4]
+    with pytest.raises(ValueError, match=r"'valid_loss' is not measured; .* Set validation_fraction for valid_loss\."):
+        Classifier(callbacks=[EarlyStopping()]).fit(x, y)
+
+
+def test_regression_keeps_the_shape_of_the_targets():
+    x = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
+    y = np.stack([x[:, 0] * 2, x[:, 1] - x[:, 2]], 1)
+    model = Regressor(lr=0.02, max_epochs=60, random_state=0).fit(x, y)
+    assert model.predict(x).shape == (200, 2)
+    assert model.score(x, y) > 0.95
+    flat = Regressor(lr=0.02, max_epochs=60, random_state=0).fit(x, y[:, 0])
+    assert flat.predict(x).shape == (200,)
+
+
+def test_data_frames():
+    x, y = iris()
+    frame = pandas.DataFrame(x, columns=list("abcd"))
+    model = Classifier(max_epochs=2, random_state=0).fit(frame, pandas.Series(y))
+    assert list(model.feature_names_in_) == list("abcd")
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame[list("dcba")])
+
+
+@pytest.mark.slow
+def test_inside_the_tools_of_scikit_learn():
+    x, y = digits()
+    model = Classifier(Net, lr=0.01, max_epochs=15, random_state=0)
+    pipeline = make_pipeline(StandardScaler(), model)
+    assert cross_val_score(pipeline, x, y, cv=3).mean() > 0.85
+    search = HalvingGridSearchCV(pipeline, {"classifier__module__rate": [0.1, 0.9]}, cv=3, random_state=0).fit(x, y)
+    assert search.best_params_ == {"classifier__module__rate": 0.1}
+    assert CalibratedClassifierCV(model, cv=3).fit(x, y).score(x, y) > 0.9
+
+
+def test_wrong_parameters_are_named():
+    x, y = iris()
+    with pytest.raises(ValueError, match=r"Classifier: unknown parameter 'batchsize'; expected one of batch_size"):
+        Classifier().set_params(batchsize=3)
+    with pytest.raises(ValueError, match=r"Classifier: unknown parameter 'max_epoch'; expected one of max_epochs"):
+        Classifier(max_epoch=3).fit(x, y)
+    with pytest.raises(ValueError, match=r"unknown parameter 'module__rat'; expected one of module__rate.* of MLP\."):
+        Classifier(module__rat=0.5).fit(x, y)
+    with pytest.raises(ValueError, match=r"unknown parameter 'optimizer__b3'; expected one of optimizer__b2"):
+        Classifier(optimizer__b3=0.5).fit(x, y)
+    with pytest.raises(ValueError, match=r"dropout probability must be between 0 and 1, got 1\.5"):
+        Classifier(module__rate=1.5).fit(x, y)
+    for wrong, message in (
+        ({"max_epochs": 0}, "max_epochs is wrong; expected a whole number of at least 1, got 0"),
+        ({"batch_size": 2.5}, r"batch_size is wrong; expected a whole number of at least 1, got 2\.5"),
+        ({"validation_fraction": 1}, "validation_fraction is out of range; expected 0 to below 1, got 1"),
+        ({"optimizer": "adams"}, "unknown optimizer; expected adagrad, adam, .* got 'adams'"),
+        ({"dtype": "float16"}, "unknown dtype; expected float32 or float64, got 'float16'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Classifier(**wrong).fit(x, y)
+    with pytest.raises(ValueError, match="NaN"):
+        Classifier().fit(np.where(x > 2, np.nan, x), y)
+
+
+def test_optimizers_get_their_parameters():
+    x, y = iris()
+    named = Classifier(optimizer="sgd", optimizer__momentum=0.9, lr=0.05, max_epochs=5, random_state=0).fit(x, y)
+    given = Classifier(optimizer=lambda learning_rate, momentum: optax.sgd(learning_rate, momentum), lr=0.05)
+    given.set_params(optimizer__momentum=0.9, max_epochs=5, random_state=0)
+    np.testing.assert_array_equal(given.fit(x, y).predict_proba(x), named.predict_proba(x))
+    plain = Classifier(MLP, optimizer="sgd", lr=0.05, max_epochs=5, random_state=0).fit(x, y)
+    assert not np.array_equal(plain.predict_proba(x), named.predict_proba(x))

@@ -1,0 +1,158 @@
+"""Searches: the scores of scikit-learn's own, from nets that were trained together."""
+
+import signal
+from typing import ClassVar
+
+import jax
+import numpy as np
+import pytest
+from scipy.stats import loguniform, uniform
+from sklearn import model_selection
+from sklearn.model_selection import ShuffleSplit
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from funcnet.sklearn import Classifier, EarlyStopping, GridSearchCV, RandomizedSearchCV, Regressor
+from tests.sklearn.nets import Net, digits, iris
+
+
+@pytest.fixture(autouse=True, scope="module")
+def standard():
+    """JAX's usual promotion: optax's Adam mixes dtypes."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+GRID = {"module__rate": [0.0, 0.3, 0.9], "lr": [1e-3, 1e-2]}
+
+
+class Counted(Net):
+    made: ClassVar[list] = []
+
+    def __init__(self, *arguments, **named):
+        Counted.made.append(named)
+        super().__init__(*arguments, **named)
+
+
+def model(module=Net, **options):
+    return Classifier(module, max_epochs=5, batch_size=64, random_state=0, **options)
+
+
+def scores(search):
+    return np.array([search.cv_results_[f"split{fold}_test_score"] for fold in range(search.n_splits_)])
+
+
+def test_scores_are_those_of_one_fit_after_the_other():
+    x, y = digits(300)
+    together = GridSearchCV(model(), GRID, cv=3, return_train_score=True).fit(x, y)
+    theirs = model_selection.GridSearchCV(model(), GRID, cv=3, return_train_score=True).fit(x, y)
+    assert together.cv_results_.keys() == theirs.cv_results_.keys()
+    assert together.cv_results_["params"] == theirs.cv_results_["params"]
+    np.testing.assert_allclose(scores(together), scores(theirs), atol=0.011)  # one row of a fold
+    assert np.mean(scores(together) == scores(theirs)) > 0.8
+    assert together.best_params_ == theirs.best_params_
+    np.testing.assert_array_equal(together.predict(x), theirs.predict(x))
+    assert not hasattr(together.best_estimator_, "trained_nets") and not hasattr(together.estimator, "trained_nets")
+
+
+def test_the_exact_search_has_the_bits():
+    x, y = digits(200)
+    ours = GridSearchCV(model(), GRID, cv=2, exact=True).fit(x, y)
+    theirs = model_selection.GridSearchCV(model(), GRID, cv=2).fit(x, y)
+    np.testing.assert_array_equal(scores(ours), scores(theirs))
+
+
+def test_all_values_and_folds_are_in_one_program(monkeypatch):
+    from funcnet.sklearn import together
+
+    groups = []
+    original = together._train_group
+    monkeypatch.setattr(
+        together, "_train_group", lambda lanes, *rest: (groups.append(len(lanes)), original(lanes, *rest))
+    )
+    x, y = digits(200)
+    GridSearchCV(model(), GRID, cv=3, refit=False).fit(x, y)
+    assert groups == [18]
+    groups.clear()
+    grid = {"module__units": [8, 16], "module__rate": [0.1, 0.2], "batch_size": [32, 64]}
+    GridSearchCV(model(), grid, cv=2, refit=False).fit(x, y)
+    assert sorted(groups) == [4, 4, 4, 4], "a program for each shape"
+
+
+def test_the_net_is_made_a_few_times_and_not_once_for_each_step():
+    x, y = digits(200)
+    Counted.made.clear()
+    GridSearchCV(model(Counted), {"module__rate": list(np.linspace(0, 0.9, 10))}, cv=2, refit=False).fit(x, y)
+    checked = sum(not hasattr(named.get("rate"), "aval") for named in Counted.made)
+    assert len(Counted.made) - checked < 10, "traced"
+
+
+def test_a_fold_without_a_class_is_trained_alone():
+    x, y = iris()
+    splits = [(np.arange(0, 100), np.arange(100, 150)), (np.arange(0, 150, 2), np.arange(1, 150, 2))]
+    ours = GridSearchCV(model(None), {"lr": [1e-3, 1e-2]}, cv=splits).fit(x, y)
+    theirs = model_selection.GridSearchCV(model(None), {"lr": [1e-3, 1e-2]}, cv=splits).fit(x, y)
+    np.testing.assert_allclose(scores(ours), scores(theirs), atol=0.02)
+
+
+def test_a_failed_candidate_has_no_score():
+    x, y = digits(150)
+    with pytest.warns(match="dropout probability must be between 0 and 1, got 1.5"):
+        search = GridSearchCV(model(), {"module__rate": [0.1, 1.5]}, cv=2).fit(x, y)
+    assert np.isnan(search.cv_results_["mean_test_score"][1]) and search.best_params_ == {"module__rate": 0.1}
+    with pytest.raises(ValueError, match="unknown parameter 'module__rates'; expected one of module__rate"):
+        GridSearchCV(model(), {"module__rates": [0.1]}, cv=2, error_score="raise").fit(x, y)
+
+
+def test_random_candidates_and_random_splits():
+    x, y = digits(150)
+    options = {"n_iter": 4, "cv": ShuffleSplit(2, random_state=1), "random_state": 3}
+    space = {"lr": loguniform(1e-4, 1e-1), "module__rate": uniform(0, 0.5)}
+    ours = RandomizedSearchCV(model(), space, **options).fit(x, y)
+    theirs = model_selection.RandomizedSearchCV(model(), space, **options).fit(x, y)
+    assert ours.cv_results_["params"] == theirs.cv_results_["params"]
+    np.testing.assert_allclose(scores(ours), scores(theirs), atol=0.07)  # one row of 15
+    assert ours.cv is options["cv"]
+
+
+def test_weights_several_scores_and_regression():
+    x = np.random.default_rng(0).normal(size=(120, 3)).astype(np.float32)
+    y, weights = x @ np.array([1, -2, 0.5], np.float32), np.arange(120) % 2 + 1.0
+    regressor = Regressor(max_epochs=10, random_state=0)
+    options = {"cv": 3, "scoring": ["r2", "neg_mean_absolute_error"], "refit": "r2"}
+    ours = GridSearchCV(regressor, {"lr": [1e-3, 1e-2]}, **options).fit(x, y, sample_weight=weights)
+    theirs = model_selection.GridSearchCV(regressor, {"lr": [1e-3, 1e-2]}, **options).fit(x, y, sample_weight=weights)
+    for name in ("mean_test_r2", "mean_test_neg_mean_absolute_error"):
+        np.testing.assert_allclose(ours.cv_results_[name], theirs.cv_results_[name], rtol=1e-3)
+
+
+def test_what_cannot_be_trained_together_is_searched_as_by_scikit_learn():
+    x, y = digits(150)
+    stopping = model(callbacks=[EarlyStopping("train_loss", patience=1)])
+    assert GridSearchCV(stopping, {"lr": [1e-3, 1e-2]}, cv=2).fit(x, y).best_params_ == {"lr": 1e-2}
+    pipeline = make_pipeline(StandardScaler(), model())
+    assert GridSearchCV(pipeline, {"classifier__lr": [1e-3, 1e-2]}, cv=2).fit(x, y).best_params_ == {
+        "classifier__lr": 1e-2
+    }
+    with pytest.raises(ValueError, match="empty"):
+        GridSearchCV(model(), {"lr": []}, cv=2).fit(x, y)
+
+
+def test_ctrl_c_keeps_what_is_done(monkeypatch):
+    from funcnet.sklearn import together
+
+    original, calls = together.batches_of, []
+
+    def interrupted(recipe, train, seed, epoch, steps):
+        calls.append(epoch)
+        if calls.count(2) == 1:
+            calls.append(2)
+            signal.raise_signal(signal.SIGINT)
+        return original(recipe, train, seed, epoch, steps)
+
+    monkeypatch.setattr(together, "batches_of", interrupted)
+    x, y = digits(150)
+    grid = {"module__rate": [0.1, 0.2], "module__units": [8, 16]}
+    with pytest.warns(match="interrupted: 2 of 4 candidates are scored"):
+        search = GridSearchCV(model(), grid, cv=2, refit=False).fit(x, y)
+    assert len(search.cv_results_["params"]) == 2 and max(calls) == 2
