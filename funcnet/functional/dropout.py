@@ -268,9 +268,9 @@ def _drop(
     where_drawn = [axis if axis < leading else None for axis in range(input.ndim)]
     kept = placed(random.dropout_mask(checks.key(where, rng), shape, p), input, where_drawn)
     nothing = lax.stop_gradient(input) * 0  # as in torch, NaN where the input is not finite
-    rate: Any = lax.stop_gradient(jnp.asarray(p, jnp.float32)) if is_traced else float(p)
+    rate: Any = lax.stop_gradient(jnp.asarray(p, checks.wide_dtype(input))) if is_traced else float(p)
     # A traced rate of 1 drops all entries, so any finite factor will do.
-    share: Any = jnp.where(rate < 1, 1 - rate, jnp.float32(1)) if is_traced else 1 - rate
+    share: Any = jnp.where(rate < 1, 1 - rate, jnp.ones_like(rate)) if is_traced else 1 - rate
     as_factor = lambda value: value.astype(input.dtype) if is_traced else value
     if floor == 0:
         return jnp.where(kept, input * as_factor(1 / share), nothing)

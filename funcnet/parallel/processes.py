@@ -278,9 +278,13 @@ def _client() -> Any:
 def _say_left() -> None:
     """Tell process 0 that this process has printed its messages and ends."""
 
+    client, own = _client(), f"funcnet/left/{_state().process_id}"
+    if client is None:  # the script has disconnected
+        return
+
     def say() -> None:
         with contextlib.suppress(jax.errors.JaxRuntimeError):
-            _client().key_value_set(f"funcnet/left/{_state().process_id}", "")
+            client.key_value_set(own, "")
 
     said = threading.Thread(target=say, daemon=True)  # a thread, because a dead coordinator does not answer
     said.start()

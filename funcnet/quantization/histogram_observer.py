@@ -79,9 +79,12 @@ class HistogramObserver:
         is_kept = ~jnp.isinf(x)
         low = jnp.minimum(state.min, jnp.min(x, where=is_kept, initial=jnp.inf))
         high = jnp.maximum(state.max, jnp.max(x, where=is_kept, initial=-jnp.inf))
-        new = jnp.zeros(self.bins).at[_places(x, low, high, self.bins)].add(is_kept.astype(jnp.float32))
+        # Integers, because float32 stops counting at 2^24.
+        new = jnp.zeros(self.bins, jnp.int32).at[_places(x, low, high, self.bins)].add(is_kept.astype(jnp.int32))
         is_same = (low == state.min) & (high == state.max)
-        return CountsState(jnp.where(is_same, state.counts, self._moved(state, low, high)) + new, low, high)
+        return CountsState(
+            jnp.where(is_same, state.counts, self._moved(state, low, high)) + new.astype(jnp.float32), low, high
+        )
 
     def _moved(self, state: CountsState, low: jax.Array, high: jax.Array) -> jax.Array:
         """Return the counts of the earlier values in the bins of a wider range. Each of the earlier bins is divided

@@ -146,7 +146,8 @@ class LayerLosses:
     def _chosen(self, layers: int | str | Sequence[str]) -> Sequence[LayerLoss]:
         names = [layers] if isinstance(layers, str) else layers
         if not isinstance(names, list | tuple):
-            return self.worst(integer("LayerLosses.draw", "layers", names, low=1))
+            number = integer("LayerLosses.draw", "layers", names, low=1)
+            return self.worst(number) or self.rows[:number]
         chosen = [row for row in self.rows if row.name in names or (row.module and row.module in names)]
         known = {name for row in chosen for name in (row.name, row.module)}
         missing = [name for name in names if name not in known]

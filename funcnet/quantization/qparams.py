@@ -149,10 +149,10 @@ def choose_qparams(
         dtype: dtype of the integers.
         symmetric: whether the zero point is the middle of the dtype.
         axis: axis of the channels; None means one range for the whole tensor.
-        quant_min, quant_max: the smallest and the largest integer that represent the range, such as 0 and 127, with
-            which a sum of products of uint8 and int8 fits int16. None means those of the dtype. If one of them is given
-            and the range is symmetric, the scale is `2 · largest / (quant_max - quant_min)`, as in torch, and the zero
-            point of uint8 is `(quant_min + quant_max) // 2`.
+        quant_min, quant_max: the smallest and the largest integer that represent the range, such as 0 and 127. Numbers
+            outside of the range are clipped to the dtype, not to these integers. None means those of the dtype. If one
+            of them is given and the range is symmetric, the scale is `2 · largest / (quant_max - quant_min)`, as in
+            torch, and the zero point of uint8 is `(quant_min + quant_max) // 2`.
 
     Returns:
         The parameters. If `min == max`, the parameters represent this number to float32 accuracy.

@@ -255,4 +255,6 @@ def _row(one: ConvertedValue, quantized: QuantizedNet, sums: _Sums) -> LayerLoss
 def _decibels(signal: float, noise: float) -> float:
     if noise == 0:
         return math.inf
+    if not math.isfinite(noise):
+        return -math.inf
     return 10 * math.log10(signal / noise) if signal else -math.inf

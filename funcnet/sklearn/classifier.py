@@ -117,6 +117,9 @@ class Classifier(ClassifierMixin, Estimator):
     def outputs(self) -> int:
         return len(self.classes_)
 
+    def widths(self) -> tuple[int, ...]:
+        return (1, 2) if len(self.classes_) == 2 else (len(self.classes_),)
+
     def loss(self) -> Callable[[jax.Array, jax.Array], jax.Array]:
         return cross_entropy if self.criterion is None else by_row(self.criterion)
 

@@ -28,8 +28,10 @@ def by_row(criterion: Any) -> Callable[[jax.Array, jax.Array], jax.Array]:
         criterion = lambda outputs, targets: net.apply({}, {}, outputs, targets)[0]
 
     def losses(outputs: jax.Array, targets: jax.Array) -> jax.Array:
+        if outputs.shape != targets.shape and outputs.size == targets.size:  # (B,) and (B, 1) would broadcast
+            outputs, targets = outputs.reshape(targets.shape), targets.astype(outputs.dtype)
         found: jax.Array = criterion(outputs, targets)
-        if found.ndim == 0 or len(found) != len(outputs):
+        if found.shape not in (outputs.shape, outputs.shape[:1]):
             raise ValueError(
                 f"criterion: the losses have the wrong shape; expected one for each of the {len(outputs)} rows, got "
                 f"{found.shape}. Use reduction='none'."
@@ -63,7 +65,7 @@ class EarlyStopping:
                 f"EarlyStopping: {self.monitor!r} is not measured; expected one of {', '.join(row)}, got "
                 f"{self.monitor!r}. Set validation_fraction for valid_loss."
             )
-        return self.ends(estimator.history_)
+        return self.ends(estimator.history_[estimator.begun_ :])
 
     def ends(self, history: list[dict[str, Any]]) -> bool:
         """Return whether the training ends after these rows of `history_`."""

@@ -1,5 +1,6 @@
 """scikit-learn's interface for any net: what `Classifier` and `Regressor` have in common."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any, Literal, Self
@@ -30,20 +31,6 @@ from funcnet.sklearn.training import (
 __all__ = ["Callback", "Estimator"]
 
 ROWS = 1024  # rows that `predict` gives to the net at a time
-FITTED = (
-    *(
-        "all_classes_",
-        "blueprint_",
-        "classes_",
-        "feature_names_in_",
-        "fitting_",
-        "history_",
-        "is_flat_",
-        "n_features_in_",
-        "n_iter_",
-    ),
-    *("n_outputs_", "seed_", "trained_nets"),
-)
 Callback = Callable[["Estimator", Mapping[str, Any]], bool | None]
 
 
@@ -86,6 +73,10 @@ class Estimator(BaseEstimator):
     def outputs(self) -> int:
         """Return the number of outputs that the targets need."""
         raise NotImplementedError
+
+    def widths(self) -> tuple[int, ...]:
+        """Return the numbers of outputs that the net may have."""
+        return (self.outputs(),)
 
     def loss(self) -> Callable[[jax.Array, jax.Array], jax.Array]:
         """Return the function of (outputs, targets) that computes one loss for each row."""
@@ -133,15 +124,17 @@ class Estimator(BaseEstimator):
         with jax.enable_x64(self.dtype == "float64"):
             continues = continues and hasattr(self, "fitting_")
             rows = self._read(x, y, sample_weight, reset=not continues)
+            known = None
             if not continues:
+                if hasattr(self, "trained_nets"):
+                    known = self.trained_nets.nets.get(digest(self, rows))
                 self._begin()
             self.blueprint_ = self._blueprint(rows)
-            if not continues and hasattr(self, "trained_nets"):
-                known = self.trained_nets.nets.get(digest(self, rows))
-                if known is not None:
-                    for name, value in known.items():
-                        setattr(self, name, value)
-                    return self
+            self.begun_ = self.n_iter_
+            if known is not None:
+                for name, value in known.items():
+                    setattr(self, name, value)
+                return self
             self._run(rows, self.max_epochs if epochs is None else epochs, continues)
         return self
 
@@ -151,14 +144,15 @@ class Estimator(BaseEstimator):
         count = len(rows.weights)
         recipe, values = self._recipe(count), dict(self.blueprint_.values)
         fitting = self.fitting_ if continues else compiled(start, recipe)(values, key)
-        run, rows = compiled(run_epoch, recipe), TrainingRows(*map(jnp.asarray, rows))
+        run, measure = compiled(run_epoch, recipe), compiled(mean_loss, recipe)
+        rows = TrainingRows(*map(jnp.asarray, rows))
         for _ in range(epochs):
             batches = batches_of(recipe, np.arange(count), self.seed_, self.n_iter_)
             fitting, loss = run(values, fitting, rows, batches, key, np.int32(self.n_iter_))
             self.n_iter_ += 1
             row = {"epoch": self.n_iter_, "train_loss": loss}
             if held_out is not None:
-                row["valid_loss"] = compiled(mean_loss, recipe)(values, fitting, held_out)
+                row["valid_loss"] = measure(values, fitting, held_out)
             self.history_.append(row)
             if (self.callbacks or self.verbose) and self._ends(fitting):
                 break
@@ -181,7 +175,8 @@ class Estimator(BaseEstimator):
     def _check(self) -> None:
         """Raise a ValueError for a parameter that is wrong."""
         where = type(self).__name__
-        check_names(where, vars(self), [*signature(type(self)).parameters, *FITTED])
+        own = [name for name in vars(self) if not name.endswith("_") and not name.startswith("_")]  # not fitted ones
+        check_names(where, own, [*signature(type(self)).parameters, "trained_nets"])
         if self.dtype not in ("float32", "float64"):
             raise ValueError(f"{where}: unknown dtype; expected float32 or float64, got {self.dtype!r}.")
         for name in ("max_epochs", "batch_size"):
@@ -208,7 +203,14 @@ class Estimator(BaseEstimator):
 
     def _blueprint(self, rows: TrainingRows) -> Blueprint:
         example = jax.ShapeDtypeStruct((1, *rows.inputs.shape[1:]), rows.inputs.dtype)
-        return Blueprint.of(self, rows.inputs.shape[1], self.outputs(), example)
+        blueprint = Blueprint.of(self, rows.inputs.shape[1], self.outputs(), example)
+        shape = blueprint.output_shape(example)
+        if shape[:1] != (1,) or math.prod(shape) not in self.widths():
+            raise ValueError(
+                f"{type(self).__name__}: the net returns the wrong number of outputs; expected "
+                f"{' or '.join(map(str, self.widths()))} for each row, got the shape {('B', *shape[1:])} for B rows."
+            )
+        return blueprint
 
     def _recipe(self, count: int) -> Recipe:
         return Recipe(self.blueprint_, self.loss(), int(min(self.batch_size, count)), bool(self.shuffle), self.dtype)
@@ -218,6 +220,11 @@ class Estimator(BaseEstimator):
         held = int(np.ceil(self.validation_fraction * len(rows.weights)))
         if not held:
             return rows, None
+        if held == len(rows.weights):
+            raise ValueError(
+                f"{type(self).__name__}: validation_fraction leaves no rows to train on; expected a smaller share of "
+                f"{held} rows, got {self.validation_fraction!r}."
+            )
         order = np.asarray(jax.random.permutation(jax.random.fold_in(key, 2**31), len(rows.weights)))
         training, held_out = (TrainingRows(*(array[part] for array in rows)) for part in (order[held:], order[:held]))
         return training, held_out
@@ -230,7 +237,8 @@ class Estimator(BaseEstimator):
             trained: the data of the search.
             train: the numbers of the rows to train on.
         """
-        one = type(self)(**{**self.get_params(), **candidate})
+        one = clone(self).set_params(**clone(dict(candidate), safe=False))
+        vars(one).pop("trained_nets", None)
         try:
             one._check()
             if one.callbacks or one.verbose or one.validation_fraction or one.warm_start:
@@ -242,6 +250,7 @@ class Estimator(BaseEstimator):
             rows = one._read(x, y, weights, reset=True)
             if not np.array_equal(rows.targets, trained.read[one.dtype].targets[train]):
                 return None  # a class is missing in this fold
+            name = digest(one, rows)
             one._begin()
             one.blueprint_ = one._blueprint(rows)
             recipe = one._recipe(len(train))
@@ -249,7 +258,7 @@ class Estimator(BaseEstimator):
         except Exception:  # raised again when scikit-learn fits the candidate
             return None
         values = one.blueprint_.values
-        return Lane(digest(one, rows), recipe, one.max_epochs, one.seed_, values, trained.read[one.dtype], train)
+        return Lane(name, recipe, one.max_epochs, one.seed_, values, trained.read[one.dtype], train)
 
     # -------------------------------------------------------------------------------------------------- prediction
 
@@ -279,7 +288,8 @@ def _checked_weights(where: str, weights: Any, count: int, dtype: np.dtype) -> n
         )
     if not np.isfinite(found).all() or (found < 0).any():
         raise ValueError(
-            f"{where}: sample_weight has a wrong number; expected finite numbers of at least 0, got others."
+            f"{where}: sample_weight has a wrong number; expected finite numbers of at least 0, got {found.min():g} to "
+            f"{found.max():g}."
         )
     if not found.any():
         raise ValueError(f"{where}: all weights in sample_weight are zero; expected at least one above 0, got none.")

@@ -34,7 +34,7 @@ def check_names(where: str, names: Iterable[str], known: Iterable[str]) -> None:
     """Raise a ValueError for a parameter that is neither known nor one of the module or of the optimizer."""
     known = list(known)
     for name in names:
-        if name not in known and not name.startswith((*PREFIXES, "_")):
+        if name not in known and not name.startswith(PREFIXES):
             raise ValueError(
                 f"{where}: unknown parameter {name!r}; expected one of {_nearest(name, known)}, or a parameter of the "
                 "module (module__NAME) or of the optimizer (optimizer__NAME)."
@@ -53,13 +53,15 @@ class Blueprint:
     Attributes:
         module: a class of nets, or a function that returns a net.
         optimizer: function `optimizer(learning_rate, **parameters)` that returns an optax transformation.
+        key: what tells blueprints of different programs apart: names, types and values of the fixed parameters.
         fixed: the parameters that are part of the program, as sorted pairs (name, value).
         values: {name: float}, the parameters that the program reads.
     """
 
     module: Callable[..., nn.Module]
     optimizer: Callable[..., optax.GradientTransformation]
-    fixed: tuple[tuple[str, Any], ...]
+    key: Any
+    fixed: tuple[tuple[str, Any], ...] = dataclasses.field(compare=False)
     values: Mapping[str, float] = dataclasses.field(compare=False)
 
     @classmethod
@@ -94,12 +96,15 @@ class Blueprint:
         _check_arguments(where, optimizer, "optimizer__", given)
         floats = {name: float(value) for name, value in given.items() if isinstance(value, numbers.Real)
                   and not isinstance(value, numbers.Integral)}  # fmt: skip
-        cls(module, optimizer, tuple(sorted(given.items())), {}).net({})  # the constructor's own checks of its values
+        cls(module, optimizer, None, tuple(sorted(given.items())), {}).net(
+            {}
+        )  # the constructor's own checks of its values
         others = tuple((name, value) for name, value in sorted(given.items()) if name not in floats)
-        search = _traceable if _is_hashable(others) else _traceable.__wrapped__
-        traced = search(cls(module, optimizer, others, {}), tuple(sorted(floats)), example.shape, example.dtype)
+        blueprint = cls(module, optimizer, _frozen(others), others, {})
+        search = _traceable if _is_hashable(blueprint) else _traceable.__wrapped__
+        traced = search(blueprint, tuple(sorted(floats)), example.shape, example.dtype)
         fixed = tuple((name, value) for name, value in sorted(given.items()) if name not in traced)
-        return cls(module, optimizer, fixed, {name: floats[name] for name in traced})
+        return cls(module, optimizer, _frozen(fixed), fixed, {name: floats[name] for name in traced})
 
     def net(self, values: Mapping[str, Any]) -> nn.Module:
         """Return the net. `values` are the values that the program reads, also traced."""
@@ -109,6 +114,11 @@ class Blueprint:
         """Return the optimizer, likewise."""
         lr = {**dict(self.fixed), **values}["lr"]
         return self.optimizer(lr, **self._arguments("optimizer__", values))
+
+    def output_shape(self, example: jax.ShapeDtypeStruct) -> tuple[int, ...]:
+        """Return the shape of the outputs for inputs like `example`."""
+        find = _output_shape if _is_hashable(self) else _output_shape.__wrapped__
+        return find(self, tuple(sorted(self.values.items())), example.shape, example.dtype)
 
     def _arguments(self, prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
         both = {**dict(self.fixed), **values}
@@ -129,12 +139,30 @@ def _check_arguments(where: str, function: Callable[..., Any], prefix: str, give
             )
 
 
+def _frozen(value: Any) -> Any:
+    """Return a form of a value that can be hashed if the value can, and that tells 1, 1.0 and True apart."""
+    if isinstance(value, list | tuple):
+        return type(value), tuple(map(_frozen, value))
+    if isinstance(value, dict):
+        return dict, tuple((_frozen(key), _frozen(one)) for key, one in value.items())
+    return type(value), value
+
+
 def _is_hashable(value: Any) -> bool:
     try:
         hash(value)
     except TypeError:
         return False
     return True
+
+
+@functools.lru_cache(maxsize=256)
+def _output_shape(blueprint: Blueprint, values: Any, shape: tuple[int, ...], dtype: Any) -> tuple[int, ...]:
+    def outputs(x: jax.Array) -> Any:
+        net = blueprint.net(dict(values))
+        return net.apply(*tree.cast(net.init(jax.random.key(0)), dtype), x)[0]
+
+    return tuple(jax.eval_shape(outputs, jax.ShapeDtypeStruct(shape, dtype)).shape)
 
 
 @functools.lru_cache(maxsize=256)
@@ -162,10 +190,11 @@ def _once(blueprint: Blueprint, values: Mapping[str, Any], x: jax.Array) -> Any:
     """Make one training step that minimises the sum of the outputs."""
     key = jax.random.key(0)
     net, optimizer = blueprint.net(values), blueprint.transformation(values)
-    params, state = net.init(key)
+    params, state = tree.cast(net.init(key), x.dtype)
 
     def total(params: tree.Tree) -> Any:
         outputs, _ = net.apply(params, state, x, training=True, rng=key)
         return sum(leaf.sum() for leaf in jax.tree.leaves(outputs))
 
+    net.apply(params, state, x)  # evaluation may read other values
     return optimizer.update(jax.grad(total)(params), optimizer.init(params), params)

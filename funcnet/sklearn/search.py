@@ -27,6 +27,7 @@ class _Together:
     estimator: Any
     cv: Any
     n_jobs: int | None
+    refit: Any
     verbose: int
     exact: bool
     best_estimator_: Any
@@ -34,15 +35,15 @@ class _Together:
     def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
         """Train and score all candidates, and train the best one on all rows; see scikit-learn's `fit`.
 
-        After Ctrl-C, the candidates are scored that were trained so far, perhaps for fewer epochs, with a warning.
+        After Ctrl-C, the candidates that were trained so far, perhaps for fewer epochs, are scored, with a warning.
         """
         search: Any = super()
         own = isinstance(self.estimator, Classifier | Regressor) and not set(params) - {"sample_weight", "groups"}
         if self.exact or not own:
             search.fit(X, y, **params)
             return self
-        given = self.cv, self.n_jobs
-        self.cv = list(check_cv(self.cv, y, classifier=is_classifier(self.estimator)).split(X, y, params.get("groups")))
+        given, groups = (self.cv, self.n_jobs), params.pop("groups", None)
+        self.cv = list(check_cv(self.cv, y, classifier=is_classifier(self.estimator)).split(X, y, groups))
         self.n_jobs = None
         self.trained_nets = TrainedNets(X, y, params.get("sample_weight"), self.cv)
         self.estimator.trained_nets = self.trained_nets
@@ -50,9 +51,9 @@ class _Together:
             search.fit(X, y, **params)
         finally:
             self.cv, self.n_jobs = given
-            del self.trained_nets, self.estimator.trained_nets
-        if hasattr(self, "best_estimator_"):
-            del self.best_estimator_.trained_nets
+            for owner in (self, self.estimator, getattr(self, "best_estimator_", self)):
+                if hasattr(owner, "trained_nets"):
+                    del owner.trained_nets
         return self
 
     def _run_search(self, evaluate_candidates: Callable[..., Any], callback_ctx: Any = None) -> None:
@@ -61,8 +62,9 @@ class _Together:
             kept: Sequence[Mapping[str, Any]] = candidates
             if hasattr(self, "trained_nets"):
                 kept = train_together(self.estimator, candidates, self.trained_nets, print if self.verbose else None)
-            if len(kept) < len(candidates):
-                warnings.warn(f"interrupted: {len(kept)} of {len(candidates)} candidates are scored", stacklevel=2)
+                if interrupted := self.trained_nets.interrupted:
+                    refits = " The best one is trained again on all rows; Ctrl-C ends this." if self.refit else ""
+                    warnings.warn(f"{type(self).__name__}: interrupted: {interrupted}.{refits}", stacklevel=2)
             return evaluate_candidates(kept, *arguments, **named)
 
         search: Any = super()
@@ -79,8 +81,8 @@ class GridSearchCV(_Together, model_selection.GridSearchCV):
 
     Args:
         estimator, param_grid, scoring, n_jobs, refit, cv, verbose, pre_dispatch, error_score, return_train_score: as in
-            scikit-learn. `n_jobs` has no effect on candidates that are trained together. With `verbose`, a line shows
-            the progress.
+            scikit-learn. `n_jobs` has no effect if `estimator` is a `Classifier` or a `Regressor`, unless `exact`. With
+            `verbose`, lines show the progress.
         exact: whether to train one candidate after the other. The results have the bits of estimators that are fitted
             alone; trained together, their sums may have another order. Several devices are then not used.
 

@@ -6,13 +6,15 @@ group in one program. Several devices divide the lanes.
 
 import dataclasses
 import functools
-import hashlib
 import os
+import pickle
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import joblib
 import numpy as np
 
 from funcnet.sklearn.training import Batches, Recipe, TrainingRows, batches_of, compiled, run_epoch, start
@@ -34,6 +36,7 @@ class TrainedNets:
         splits: [(numbers of the rows to train on, numbers of the rows to score)].
         nets: {`digest` of a lane: attributes of a fitted estimator}.
         read: {dtype: all rows, as an estimator has read them}.
+        interrupted: what Ctrl-C has left out, or "".
     """
 
     x: Any
@@ -42,6 +45,7 @@ class TrainedNets:
     splits: Sequence[tuple[np.ndarray, np.ndarray]]
     nets: dict[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     read: dict[str, TrainingRows] = dataclasses.field(default_factory=dict)
+    interrupted: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,10 +73,16 @@ class Lane:
 
 def digest(estimator: Any, rows: TrainingRows) -> str:
     """Return a digest of the parameters of an estimator, and of the rows that it trains on."""
-    found = hashlib.blake2b(repr(sorted(estimator.get_params().items())).encode())
-    for array in rows:
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
+    params = {name: _digest_of(value) for name, value in estimator.get_params().items()}
+    return str(joblib.hash((type(estimator).__name__, sorted(params.items()), *map(np.ascontiguousarray, rows))))
+
+
+def _digest_of(value: Any) -> str:
+    """Return a digest of a parameter by its value, or by its identity if it cannot be pickled, as a lambda."""
+    try:
+        return str(joblib.hash(value))
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return f"{id(value)}"
 
 
 def train_together(
@@ -93,7 +103,8 @@ def train_together(
         The candidates to score. After Ctrl-C, these are the candidates that were trained, perhaps for fewer epochs.
 
     Raises:
-        KeyboardInterrupt: if Ctrl-C came before the first epoch had ended.
+        KeyboardInterrupt: if Ctrl-C came before the first epoch had ended, or came twice.
+        SystemExit: after SIGTERM.
     """
     lanes = [[estimator.lane(candidate, trained, train) for train, _ in trained.splits] for candidate in candidates]
     groups: dict[Any, list[Lane]] = {}
@@ -104,6 +115,8 @@ def train_together(
             for part in _parts(group, say):
                 if len(part) > 1 and not stop.requested:
                     _train_group(part, trained, stop, say)
+    if stop.signal == signal.SIGTERM:
+        raise SystemExit(stop.exit_code)
     if not stop.requested:
         return candidates
     done = [
@@ -113,6 +126,8 @@ def train_together(
     ]
     if not done:
         raise KeyboardInterrupt
+    if len(done) < len(candidates):
+        trained.interrupted += f"; {len(done)} of {len(candidates)} candidates are scored"
     return done
 
 
@@ -130,7 +145,9 @@ def _parts(lanes: list[Lane], say: Say | None) -> list[list[Lane]]:
 
 
 def _free_memory() -> float:
-    """Return the free memory in bytes, or 4 GB if it is not known."""
+    """Return the free memory of a device in bytes, or 4 GB if it is not known."""
+    if stats := jax.local_devices()[0].memory_stats():
+        return float(stats.get("bytes_limit", 4e9) - stats.get("bytes_in_use", 0))
     try:
         return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     except (AttributeError, OSError, ValueError):
@@ -164,7 +181,9 @@ def _train_group(lanes: list[Lane], trained: TrainedNets, stop: Interruption, sa
         fitting = place(jax.tree.map(lambda *leaves: np.stack(leaves), *each), "lanes")
         losses: list[jax.Array] = []
         for epoch in range(epochs):
+            jax.block_until_ready(losses[-2:-1])  # otherwise all epochs would be queued at once
             if stop.requested and losses:
+                trained.interrupted = f"the candidates were trained for {epoch} of {epochs} epochs"
                 break
             fitting, loss = run(values, fitting, rows, place(batches_at(epoch), "lanes"), keys, np.int32(epoch))
             losses.append(loss)

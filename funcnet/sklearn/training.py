@@ -158,7 +158,7 @@ def run_epoch(
 def mean_loss(recipe: Recipe, values: Values, fitting: Fitting, rows: TrainingRows) -> jax.Array:
     """Return the mean loss of all rows in evaluation mode, weighted by their weights."""
     losses = recipe.loss(outputs_of(recipe, values, fitting, rows.inputs), rows.targets)
-    return (losses * rows.weights).sum() / rows.weights.sum()
+    return (losses * rows.weights).sum() / jnp.maximum(rows.weights.sum(), jnp.finfo(rows.weights.dtype).tiny)
 
 
 def outputs_of(recipe: Recipe, values: Values, fitting: Fitting, inputs: jax.Array) -> jax.Array:

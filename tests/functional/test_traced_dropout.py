@@ -1,4 +1,4 @@
-"""Dropout with a traced rate has the bits of dropout with the same number."""
+"""Dropout with a traced rate drops what the same number in float32 drops, and scales alike up to rounding."""
 
 import functools
 
@@ -33,8 +33,8 @@ def test_outputs_and_gradients(function, dtype):
     x = jax.random.normal(KEY, shape, dtype)
     drop = functools.partial(function, training=True, rng=KEY)
     both = lambda x, rate: jax.value_and_grad(lambda x: (drop(x, rate) ** 2).sum().astype(jnp.float32))(x)
-    tolerance = 0 if function.__name__.startswith("dropout") else {"float32": 1e-6, "bfloat16": 0.02}[x.dtype.name]
-    for rate in RATES:
+    tolerance = {"float32": 1e-6, "bfloat16": 0.02}[x.dtype.name]
+    for rate in (*RATES, 0.15, 0.45, 0.85):
         traced, fixed = jax.jit(both)(x, rate), jax.jit(functools.partial(both, rate=single(rate)))(x)
         for ours, theirs in zip(traced, fixed, strict=True):
             scale = np.abs(np.asarray(theirs, np.float32)).max()

@@ -167,7 +167,7 @@ def test_bad_settings():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_default_observer_of_torch(seed):
-    """uint8 with integers up to 127, so that a sum of two products fits int16."""
+    """It uses the integers 0 to 127 of uint8."""
     arrays = batches(10 + seed)
     qparams = MinMaxObserver().qparams(observed(MinMaxObserver(), arrays), "uint8", quant_min=0, quant_max=127)
     check(qparams, theirs.default_observer(), arrays)

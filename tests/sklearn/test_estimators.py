@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from funcnet import functional as F
 from funcnet import nn
 from funcnet.sklearn import MLP, Classifier, EarlyStopping, Regressor
+from funcnet.sklearn.training import compiled, outputs_of
 from tests.processes import ROOT, environment
 from tests.sklearn.nets import Net, digits, iris
 
@@ -196,3 +197,96 @@ def test_optimizers_get_their_parameters():
     np.testing.assert_array_equal(given.fit(x, y).predict_proba(x), named.predict_proba(x))
     plain = Classifier(MLP, optimizer="sgd", lr=0.05, max_epochs=5, random_state=0).fit(x, y)
     assert not np.array_equal(plain.predict_proba(x), named.predict_proba(x))
+
+
+class Flat(nn.Module):
+    """Outputs of shape (B,)."""
+
+    def __init__(self, in_features=3):
+        super().__init__()
+        self.out = nn.Linear(in_features, 1)
+
+    def forward(self, x):
+        return self.out(x)[:, 0]
+
+
+@pytest.mark.parametrize("criterion", [None, nn.MSELoss, nn.L1Loss])
+def test_outputs_and_targets_do_not_broadcast(criterion):
+    x = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
+    fitted = Regressor(Flat, criterion=criterion, lr=0.05, max_epochs=60, random_state=0).fit(x, x @ [1.0, -2.0, 0.5])
+    assert fitted.score(x, x @ [1.0, -2.0, 0.5]) > 0.95
+
+
+class Switched(Net):
+    def __init__(self, in_features=4, out_features=3, mode=1):
+        super().__init__(in_features, out_features)
+        self.mode = mode
+
+    def forward(self, x):
+        return super().forward(x) * (0 if self.mode is True else 1)
+
+
+def test_values_that_are_equal_but_of_other_types_have_other_programs():
+    x, y = iris()
+    fitted = [
+        Classifier(Switched, module__mode=mode, lr=0.01, max_epochs=9, random_state=0).fit(x, y) for mode in (1, True)
+    ]
+    assert fitted[0].score(x, y) > 0.6 > fitted[1].score(x, y)
+
+
+class WithoutTemperature(Net):
+    def __init__(self, in_features=4, out_features=3, temperature=2.0):
+        super().__init__(in_features, out_features)
+        self.temperature = temperature
+
+    def forward(self, x):
+        return super().forward(x) if self.training or self.temperature == 1.0 else super().forward(x) / self.temperature
+
+
+def test_a_float_that_only_evaluation_reads_is_a_part_of_the_program():
+    x, y = iris()
+    model = Classifier(WithoutTemperature, max_epochs=2, random_state=0).fit(x, y)
+    assert model.predict_proba(x).shape == (150, 3) and "module__temperature" not in model.blueprint_.values
+
+
+def test_a_net_of_another_width_is_refused():
+    x, y = iris()
+    message = (
+        r"Classifier: the net returns the wrong number of outputs; expected 3 for each row, got the shape \('B', 2\)"
+    )
+    with pytest.raises(ValueError, match=message):
+        Classifier(module__out_features=2).fit(x, y)
+    with pytest.raises(ValueError, match=r"validation_fraction leaves no rows to train on; .* of 5 rows, got 0\.9"):
+        Classifier(validation_fraction=0.9).fit(x[48:53], y[48:53])
+
+
+def test_a_subclass_with_attributes_of_its_own_is_fitted_twice():
+    class Scaled(Classifier):
+        def fit(self, X, y):
+            self.scale_ = np.abs(X).max()
+            return super().fit(X / self.scale_, y)
+
+    x, y = iris()
+    assert Scaled(max_epochs=1).fit(x, y).fit(x, y).n_iter_ == 1
+
+
+def test_early_stopping_begins_again_with_each_fit():
+    x, y = iris()
+    model = Classifier(callbacks=[EarlyStopping("train_loss", patience=2)], max_epochs=6, lr=1e-4, random_state=0)
+    model.set_params(warm_start=True).fit(x, y)
+    model.history_ = [{**row, "train_loss": 0.0} for row in model.history_]
+    assert model.fit(x, y).n_iter_ == 12
+
+
+def test_floats_are_values_in_float64_too():
+    x, y = iris()
+    model = Classifier(max_epochs=1, module__rate=0.1, dtype="float64").fit(x, y)
+    assert set(model.blueprint_.values) == {"lr", "module__rate"}
+    assert model.predict_proba(x).dtype == np.float64
+
+
+def test_lists_are_compiled_once():
+    x, y = iris()
+    model = Classifier(module__hidden=[5, 4], max_epochs=2, random_state=0).fit(x, y)
+    recipes = {id(compiled(outputs_of, model._recipe(1))) for _ in range(3)}
+    assert len(recipes) == 1

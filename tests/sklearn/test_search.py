@@ -1,5 +1,6 @@
 """Searches: the scores of scikit-learn's own, from nets that were trained together."""
 
+import functools
 import signal
 from typing import ClassVar
 
@@ -8,10 +9,11 @@ import numpy as np
 import pytest
 from scipy.stats import loguniform, uniform
 from sklearn import model_selection
-from sklearn.model_selection import ShuffleSplit
+from sklearn.model_selection import GroupKFold, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from funcnet import functional as F
 from funcnet.sklearn import Classifier, EarlyStopping, GridSearchCV, RandomizedSearchCV, Regressor
 from tests.sklearn.nets import Net, digits, iris
 
@@ -104,6 +106,38 @@ def test_a_failed_candidate_has_no_score():
         GridSearchCV(model(), {"module__rates": [0.1]}, cv=2, error_score="raise").fit(x, y)
 
 
+def weighted(outputs, codes, weights):
+    return F.cross_entropy(outputs, codes, reduction="none") * weights.mean()
+
+
+def test_candidates_are_told_apart_by_their_values():
+    x, y = digits(150)
+    first, second = np.zeros(2001, np.float32), np.zeros(2001, np.float32)
+    second[1000] = 1e6  # the text of both arrays is the same
+    grid = {"criterion": [functools.partial(weighted, weights=one) for one in (first, second)]}
+    ours, exact = (GridSearchCV(model(lr=0.01), grid, cv=2, exact=exact).fit(x, y) for exact in (False, True))
+    np.testing.assert_allclose(scores(ours), scores(exact), atol=0.011)
+    assert np.ptp(ours.cv_results_["mean_test_score"]) > 0.1
+
+
+def test_a_random_state_of_the_user_is_not_changed():
+    x, y = digits(100)
+    state = np.random.RandomState(3)
+    search = GridSearchCV(model().set_params(random_state=state), {"lr": [1e-3, 1e-2]}, cv=2).fit(x, y)
+    assert state.randint(1000) == np.random.RandomState(3).randint(1000)
+    theirs = model_selection.GridSearchCV(
+        search.estimator.set_params(random_state=np.random.RandomState(3)), {"lr": [1e-3, 1e-2]}, cv=2
+    )
+    np.testing.assert_allclose(scores(search), scores(theirs.fit(x, y)), atol=0.021)
+
+
+def test_a_search_is_fitted_twice_and_groups_are_used():
+    x, y = digits(120)
+    search = GridSearchCV(model(), {"lr": [1e-3, 1e-2]}, cv=GroupKFold(2)).fit(x, y, groups=np.arange(120) % 4)
+    search.set_params(refit=False).fit(x, y, groups=np.arange(120) % 4)
+    assert not any(hasattr(owner, "trained_nets") for owner in (search, search.estimator, search.best_estimator_))
+
+
 def test_random_candidates_and_random_splits():
     x, y = digits(150)
     options = {"n_iter": 4, "cv": ShuffleSplit(2, random_state=1), "random_state": 3}
@@ -153,6 +187,6 @@ def test_ctrl_c_keeps_what_is_done(monkeypatch):
     monkeypatch.setattr(together, "batches_of", interrupted)
     x, y = digits(150)
     grid = {"module__rate": [0.1, 0.2], "module__units": [8, 16]}
-    with pytest.warns(match="interrupted: 2 of 4 candidates are scored"):
+    with pytest.warns(match="interrupted: the candidates were trained for 3 of 5 epochs; 2 of 4 candidates are scored"):
         search = GridSearchCV(model(), grid, cv=2, refit=False).fit(x, y)
     assert len(search.cv_results_["params"]) == 2 and max(calls) == 2
