@@ -92,8 +92,8 @@ class HistogramObserver:
         """
         bins = self.bins
         width = (state.max - state.min) / np.float32(bins * _PARTS)
-        middles = jnp.linspace(state.min, state.max, bins * _PARTS + 1)[:-1] + np.float32(0.5) * width
-        places = jnp.searchsorted(jnp.linspace(low, high, bins + 1), middles, side="right") - 1
+        middles = _edges(state.min, state.max, bins * _PARTS)[:-1] + np.float32(0.5) * width
+        places = jnp.searchsorted(_edges(low, high, bins), middles, side="right") - 1
         shares = jnp.repeat(state.counts / np.float32(_PARTS), _PARTS, total_repeat_length=bins * _PARTS)
         moved = jnp.zeros(bins).at[jnp.clip(places, 0, bins - 1)].add(shares)
         single = jnp.zeros(bins).at[_places(state.min[None], low, high, bins)].add(state.counts.sum())
@@ -118,6 +118,14 @@ class HistogramObserver:
         width = np.float32(np.float32(high) - np.float32(low)) / np.float32(self.bins)
         ends = (np.float32(low) + width * np.float32(first), np.float32(low) + width * np.float32(last + 1))
         return choose_qparams(float(ends[0]), float(ends[1]), dtype, symmetric=symmetric, **limits)
+
+
+def _edges(low: jax.Array, high: jax.Array, bins: int) -> jax.Array:
+    """Return the edges of bins, as `torch.linspace` does: from the nearer end, each product rounded."""
+    step = (high - low) / np.float32(bins)
+    number = np.arange(bins + 1, dtype=np.float32)
+    from_low, from_high = lax.optimization_barrier((step * number, step * (bins - number)))  # no fused multiply-add
+    return jnp.where(number < (bins + 1) // 2, low + from_low, high - from_high)
 
 
 def _places(x: jax.Array, low: jax.Array, high: jax.Array, bins: int) -> jax.Array:
