@@ -197,4 +197,5 @@ def _once(blueprint: Blueprint, values: Mapping[str, Any], x: jax.Array) -> Any:
         return sum(leaf.sum() for leaf in jax.tree.leaves(outputs))
 
     net.apply(params, state, x)  # evaluation may read other values
-    return optimizer.update(jax.grad(total)(params), optimizer.init(params), params)
+    with jax.numpy_dtype_promotion("standard"):  # as in training.py
+        return optimizer.update(jax.grad(total)(params), optimizer.init(params), params)

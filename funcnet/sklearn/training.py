@@ -142,7 +142,8 @@ def run_epoch(
             return summed / jnp.maximum(weights.sum(), least), (summed, state)
 
         gradient, (summed, state) = jax.grad(objective, has_aux=True)(before.params)
-        updates, opt_state = optimizer.update(gradient, before.opt_state, before.params)
+        with jax.numpy_dtype_promotion("standard"):  # optax raises a float to an integer
+            updates, opt_state = optimizer.update(gradient, before.opt_state, before.params)
         after = Fitting(optax.apply_updates(before.params, updates), state, opt_state)
         if recipe.is_padded:
             has_rows = counted.any()

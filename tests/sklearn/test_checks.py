@@ -1,18 +1,9 @@
 """scikit-learn's own checks of estimators."""
 
-import jax
 import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from funcnet.sklearn import Classifier, Regressor
-
-
-@pytest.fixture(autouse=True, scope="module")
-def standard():
-    """JAX's usual promotion: optax's Adam mixes dtypes."""
-    with jax.numpy_dtype_promotion("standard"):
-        yield
-
 
 QUICK = ("check_no_attributes_set_in_init", "check_fit2d_1sample", "check_dict_unchanged", "check_estimators_pickle")
 

@@ -4,7 +4,6 @@ import pickle
 import subprocess
 import sys
 
-import jax
 import numpy as np
 import optax
 import pandas
@@ -21,13 +20,6 @@ from funcnet.sklearn import MLP, Classifier, EarlyStopping, Regressor
 from funcnet.sklearn.training import compiled, outputs_of
 from tests.processes import ROOT, environment
 from tests.sklearn.nets import Net, digits, iris
-
-
-@pytest.fixture(autouse=True, scope="module")
-def standard():
-    """JAX's usual promotion: optax's Adam mixes dtypes."""
-    with jax.numpy_dtype_promotion("standard"):
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import functools
 import signal
 from typing import ClassVar
 
-import jax
 import numpy as np
 import pytest
 from scipy.stats import loguniform, uniform
@@ -16,14 +15,6 @@ from sklearn.preprocessing import StandardScaler
 from funcnet import functional as F
 from funcnet.sklearn import Classifier, EarlyStopping, GridSearchCV, RandomizedSearchCV, Regressor
 from tests.sklearn.nets import Net, digits, iris
-
-
-@pytest.fixture(autouse=True, scope="module")
-def standard():
-    """JAX's usual promotion: optax's Adam mixes dtypes."""
-    with jax.numpy_dtype_promotion("standard"):
-        yield
-
 
 GRID = {"module__rate": [0.0, 0.3, 0.9], "lr": [1e-3, 1e-2]}
 
