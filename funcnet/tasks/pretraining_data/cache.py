@@ -8,7 +8,7 @@ from pathlib import Path
 
 from funcnet.tasks.pretraining_data.build import build
 from funcnet.tasks.pretraining_data.build_state import intact_files
-from funcnet.tasks.pretraining_data.known_files import MARGIN, known_layout, read_known, write_known
+from funcnet.tasks.pretraining_data.known_files import MARGIN, known_layout, read_known, write_known, write_layout
 from funcnet.tasks.pretraining_data.manifest import FORMAT, SILENT, Progress, describe_sources
 from funcnet.tasks.pretraining_data.reader import PretrainingData, open_data
 from funcnet.tasks.pretraining_data.settings import DataSettings
@@ -74,4 +74,5 @@ def prepare_data(
     digests = {one.key: one.sha256 for one in sources if one.mtime_ns < start - MARGIN}
     if (now := {**known, **digests, **intact_files(folder)}) != known:
         write_known(table, now)
+    write_layout(Path(cache) / LAYOUTS, paths, layout, read=start)
     return open_data(folder, seq_len=settings.seq_len[0], seed=settings.seed)

@@ -9,7 +9,6 @@ change the time. `funcnet data check` reads every file, and so finds changes tha
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -18,7 +17,7 @@ from funcnet.files import read_json, write_json
 from funcnet.tasks.pretraining_data.shard import digest_of
 from funcnet.text.readers import TextLayout
 
-__all__ = ["MARGIN", "Known", "key_of", "known_layout", "read_known", "write_known"]
+__all__ = ["MARGIN", "Known", "key_of", "known_layout", "read_known", "write_known", "write_layout"]
 
 Known = Mapping[tuple[str, int, int], str]  # {(path, size, modification time in ns): what is known, such as a digest}
 MARGIN = 2 * 10**9  # ns; FAT stores times in units of 2 seconds
@@ -56,27 +55,42 @@ def write_known(file: Path, known: Known) -> None:
 
 
 def known_layout(file: Path, sources: Iterable[Path], guess: Callable[[], TextLayout]) -> TextLayout:
-    """Return the layout of the text in some files, and keep it in `file`, a JSON object. The function `guess` reads the
-    files, and is called only if one of them is new or has changed.
-
-    >>> import os, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     table, text = Path(folder, "known.json"), Path(folder, "old.txt")
-    ...     _ = text.write_text("Old."), os.utime(text, (0, 0))
-    ...     known_layout(table, [text], lambda: "file"), known_layout(table, [text], lambda: "blank-line")
-    ('file', 'file')
-    """
-    keys, start = [key_of(source) for source in sources], time.time_ns()
-    key, known = digest_of(keys), None
-    with contextlib.suppress(OSError, ValueError):
-        known = read_json(file)
-    known = known if isinstance(known, dict) else {}
+    """Return the layout of the text in some files. The function `guess` reads the files, and is called only if `file`,
+    which `write_layout` wrote, does not have their layout, or if one of them is new or has changed."""
+    key, known = digest_of([key_of(source) for source in sources]), _layouts(file)
     for layout in get_args(TextLayout):
         if known.get(key) == layout:
             return layout  # type: ignore[no-any-return]
-    guessed = guess()
-    if all(changed < start - MARGIN for _, _, changed in keys):
+    return guess()
+
+
+def write_layout(file: Path, sources: Iterable[Path], layout: TextLayout, *, read: int) -> None:
+    """Record the layout of the text in some files in `file`, a JSON object. Nothing depends on this file, so an error
+    of the file system is ignored.
+
+    Args:
+        file: path of the JSON object.
+        sources: paths of the files of the text.
+        layout: their layout.
+        read: time in nanoseconds, at which the files had not been read yet. If a file was modified shortly before it,
+            or later, nothing is recorded.
+
+    >>> import os, tempfile, time
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table, text = Path(folder, "known.json"), Path(folder, "old.txt")
+    ...     _ = text.write_text("Old."), os.utime(text, (0, 0))
+    ...     write_layout(table, [text], "file", read=time.time_ns())
+    ...     known_layout(table, [text], lambda: "blank-line")
+    'file'
+    """
+    keys, known = [key_of(source) for source in sources], _layouts(file)
+    if all(changed < read - MARGIN for _, _, changed in keys) and known.get(key := digest_of(keys)) != layout:
         with contextlib.suppress(OSError):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_json(file, {**known, key: guessed})
-    return guessed
+            write_json(file, {**known, key: layout})
+
+
+def _layouts(file: Path) -> dict[str, object]:
+    with contextlib.suppress(OSError, ValueError):
+        known: object = read_json(file)
+        return known if isinstance(known, dict) else {}
+    return {}

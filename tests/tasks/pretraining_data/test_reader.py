@@ -1,7 +1,9 @@
 """From raw text to batches in one call: what is written, found again, resumed, and refused."""
 
 import hashlib
+import os
 import shutil
+import time
 
 import numpy as np
 import pytest
@@ -33,6 +35,15 @@ def corpus(tmp_path_factory):
         (folder / f"{number:02}.txt").write_text(text_of(number))
     (folder / "copy.txt").write_text(text_of(7).replace(" ", "\n"))
     return folder
+
+
+@pytest.fixture(params=["new", "old"])
+def corpus_of_any_age(corpus, request):
+    """What is recorded of files depends on whether they were modified within the last seconds."""
+    modified = time.time_ns() if request.param == "new" else 0
+    for file in corpus.iterdir():
+        os.utime(file, ns=(modified, modified))
+    return corpus
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +199,7 @@ def test_a_damaged_folder_is_made_again(corpus, tmp_path):
     assert file.read_bytes() == before
 
 
-def test_an_interrupted_call_is_gone_on_with(corpus, tmp_path):
+def test_an_interrupted_call_is_gone_on_with(corpus_of_any_age, tmp_path):
     settings = {"directory": tmp_path, "seq_len": 32, "vocab_size": 120, "passes": 2}
 
     def interrupt(step, done, total):
@@ -196,10 +207,10 @@ def test_an_interrupted_call_is_gone_on_with(corpus, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prepare(corpus, **settings, progress=interrupt)
+        prepare(corpus_of_any_age, **settings, progress=interrupt)
     (folder,) = tmp_path.iterdir()
     vocabulary_before = (folder / "vocab.txt").stat().st_mtime_ns
-    assert prepare(corpus, **settings).directory == folder
+    assert prepare(corpus_of_any_age, **settings).directory == folder
     assert (folder / "vocab.txt").stat().st_mtime_ns == vocabulary_before, "what was there was taken"
 
 
@@ -211,7 +222,9 @@ def test_there_is_one_warning_about_files_that_are_left_out(corpus, tmp_path):
     assert ["b.md" in str(one.message) for one in warned] == [True]
 
 
-def test_bad_input(corpus, tmp_path, prepared):
+def test_bad_input(corpus_of_any_age, tmp_path, prepared):
+    corpus = corpus_of_any_age
+
     def refused(path, **settings):
         if "vocab" not in settings:
             settings.setdefault("vocab_size", 200)
