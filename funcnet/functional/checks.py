@@ -5,6 +5,7 @@ checked argument. Every message reads `<where>: <what is wrong>; expected <X>, g
 helps.
 """
 
+import contextlib
 import operator
 import warnings
 from collections.abc import Iterable, Sequence
@@ -131,12 +132,15 @@ def draws(p: Rate) -> bool:
 
 
 def probability(where: str, name: str, p: Rate) -> Rate:
-    """Return the probability `p`, or raise a ValueError if `p` is outside [0, 1]. The range of a traced `p` is not
-    checked.
+    """Return the probability `p`, or raise a ValueError if `p` is outside [0, 1] or not a number. The range of a traced
+    `p` is not checked.
     """
-    if not isinstance(p, jax.core.Tracer) and not 0 <= p <= 1:
-        raise ValueError(f"{where}: {name} is not a probability; expected a number from 0 to 1, got {p}.")
-    return p
+    if isinstance(p, jax.core.Tracer):
+        return p
+    with contextlib.suppress(TypeError, ValueError):  # `p` is not a number
+        if 0 <= p <= 1:
+            return p
+    raise ValueError(f"{where}: {name} is not a probability; expected a number from 0 to 1, got {p!r}.")
 
 
 def one_dtype(where: str, **arrays: jax.Array | None) -> None:

@@ -21,12 +21,7 @@ __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "Fe
 class _Dropout(Module):
     def __init__(self, p: Rate = 0.5, inplace: bool = False):
         super().__init__()
-        if not isinstance(p, jax.core.Tracer) and not 0 <= p <= 1:
-            raise ValueError(
-                f"{type(self).__name__}: dropout probability must be between 0 and 1, got {p}. "
-                "p is the probability of dropping an element, not of keeping it."
-            )
-        self.p, self.inplace = p, inplace
+        self.p, self.inplace = checks.probability(type(self).__name__, "p", p), inplace
 
     def _drop(self, drop: Callable[..., jax.Array], input: jax.Array) -> jax.Array:
         # The numbers 0 and 1 are not random, so they need no key.

@@ -69,8 +69,8 @@ MISTAKES = [
         "nn.Linear(4, 2).init(torch.Generator())",
         r"Linear\.init.*rng has the wrong type; expected a key, got Generator",
     ),
-    raises("nn.Dropout(1.5)", r"Dropout.*dropout.*0.*1.*1\.5", "raises"),
-    raises("nn.Dropout(-0.1)", r"Dropout.*dropout.*0.*1.*0\.1", "raises"),
+    raises("nn.Dropout(1.5)", r"Dropout.*probability.*0.*1.*1\.5", "raises"),
+    raises("nn.Dropout(-0.1)", r"Dropout.*probability.*0.*1.*0\.1", "raises"),
     same("run(nn.Dropout(0.5, True), x(4))"),
     raises("F.dropout(x(4))", r"F\.dropout.*rng=None"),
     raises(

@@ -10,8 +10,9 @@ from funcnet import nn
 KEY = jax.random.key(0)
 
 REFUSALS = [
-    (lambda: nn.Dropout(1.5), ValueError, "dropout probability must be between 0 and 1, got 1.5"),
-    (lambda: nn.AlphaDropout(-0.1), ValueError, "AlphaDropout: dropout probability must be between 0 and 1"),
+    (lambda: nn.Dropout(1.5), ValueError, "p is not a probability; expected a number from 0 to 1, got 1.5"),
+    (lambda: nn.Dropout2d("half"), ValueError, "Dropout2d: p is not a probability; .* got .half."),
+    (lambda: nn.AlphaDropout(-0.1), ValueError, "AlphaDropout: p is not a probability; expected a number from 0 to 1"),
     (lambda: nn.Embedding(3, 2, padding_idx=3), ValueError, "padding_idx is out of range for num_embeddings"),
     (lambda: nn.Embedding(3, 2, _weight=jnp.ones((2, 3))), ValueError, "shape of weight does not match"),
     (

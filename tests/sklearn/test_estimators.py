@@ -10,6 +10,7 @@ import pandas
 import pytest
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.model_selection import HalvingGridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -166,7 +167,7 @@ def test_wrong_parameters_are_named():
         Classifier(module__rat=0.5).fit(x, y)
     with pytest.raises(ValueError, match=r"unknown parameter 'optimizer__b3'; expected one of optimizer__b2"):
         Classifier(optimizer__b3=0.5).fit(x, y)
-    with pytest.raises(ValueError, match=r"dropout probability must be between 0 and 1, got 1\.5"):
+    with pytest.raises(ValueError, match=r"p is not a probability; expected a number from 0 to 1, got 1\.5"):
         Classifier(module__rate=1.5).fit(x, y)
     for wrong, message in (
         ({"max_epochs": 0}, "max_epochs is wrong; expected a whole number of at least 1, got 0"),

@@ -2,8 +2,10 @@
 
 import functools
 import signal
+import time
 from typing import ClassVar
 
+import jax
 import numpy as np
 import pytest
 from scipy.stats import loguniform, uniform
@@ -90,7 +92,7 @@ def test_a_fold_without_a_class_is_trained_alone():
 
 def test_a_failed_candidate_has_no_score():
     x, y = digits(150)
-    with pytest.warns(match="dropout probability must be between 0 and 1, got 1.5"):
+    with pytest.warns(match="p is not a probability; expected a number from 0 to 1, got 1.5"):
         search = GridSearchCV(model(), {"module__rate": [0.1, 1.5]}, cv=2).fit(x, y)
     assert np.isnan(search.cv_results_["mean_test_score"][1]) and search.best_params_ == {"module__rate": 0.1}
     with pytest.raises(ValueError, match="unknown parameter 'module__rates'; expected one of module__rate"):
@@ -181,3 +183,31 @@ def test_ctrl_c_keeps_what_is_done(monkeypatch):
     with pytest.warns(match="interrupted: the candidates were trained for 3 of 5 epochs; 2 of 4 candidates are scored"):
         search = GridSearchCV(model(), grid, cv=2, refit=False).fit(x, y)
     assert len(search.cv_results_["params"]) == 2 and max(calls) == 2
+
+
+def test_at_most_two_epochs_are_queued(monkeypatch):
+    """So Ctrl-C takes effect soon, although the host is faster than the device."""
+    from funcnet.sklearn import together
+
+    ended, ahead = [], []
+    epoch_of, batches_of = together.run_epoch, together.batches_of
+
+    def slow(recipe, values, fitting, rows, batches, key, number):
+        def end(epoch):
+            time.sleep(0.05)
+            ended.append(int(epoch))
+
+        after, loss = epoch_of(recipe, values, fitting, rows, batches, key, number)
+        jax.debug.callback(end, number + 0 * loss.astype(np.int32))
+        return after, loss
+
+    def counted(recipe, train, seed, epoch, steps):
+        ahead.append(epoch - 1 - max(ended, default=-1))
+        return batches_of(recipe, train, seed, epoch, steps)
+
+    monkeypatch.setattr(together, "run_epoch", slow)
+    monkeypatch.setattr(together, "batches_of", counted)
+    x, y = digits(150)
+    GridSearchCV(model(), {"module__rate": [0.1, 0.2]}, cv=2, refit=False).fit(x, y)
+    jax.effects_barrier()
+    assert max(ended) == 4 and max(ahead) <= 2
