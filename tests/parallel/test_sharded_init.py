@@ -12,9 +12,17 @@ from funcnet.parallel import ShardedInit, make_layout
 WIDE, KEY = 256, jax.random.key(3)
 
 
-def small_bert(**changes):
+def small_bert(kind=bert.BertForPreTraining, **changes):
     sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128}
-    return bert.BertForPreTraining(bert.BertConfig(vocab_size=1024, **sizes, **changes))
+    return kind(bert.BertConfig(vocab_size=1024, **sizes, **changes))
+
+
+class QuickBert(bert.BertForPreTraining):
+    """A BERT that starts as `funcnet pretrain` starts it."""
+
+    def init(self, key, *example):
+        params, state = super().init(key, *example)
+        return bert.quick_start(params, self.config, -np.log(np.arange(self.config.vocab_size) + 2.0)), state
 
 
 def started_by(initialise):
@@ -26,6 +34,7 @@ def started_by(initialise):
 NETS = {
     "bert": small_bert,
     "bert, stacked": lambda: small_bert(scan_layers=True),
+    "bert, quick start": lambda: small_bert(QuickBert),
     "embedding": lambda: nn.Embedding(1024, 64, padding_idx=1),
     "lstm": lambda: nn.LSTM(64, 128, 2),
     "convolution": lambda: nn.Sequential(nn.Conv2d(64, 64, 3), nn.BatchNorm2d(64)),
@@ -93,8 +102,9 @@ def test_keys_whose_bits_depend_on_the_sharding_are_used_on_one_device():
     assert_drawn_alike(net, make_layout("fsdp=8").for_net(net), jax.random.key(3, impl="rbg"))
 
 
-def test_no_device_draws_a_whole_array():
-    net = small_bert()
+@pytest.mark.parametrize("kind", [bert.BertForPreTraining, QuickBert])
+def test_no_device_draws_a_whole_array(kind):
+    net = small_bert(kind)
     (program,) = ShardedInit(net.init, make_layout("fsdp=8").for_net(net)).lower(KEY)
     text = program.compile().as_text()
     assert "[1024,64]" not in text and "[65536]" not in text and "all-gather" not in text

@@ -109,7 +109,7 @@ def quick_start(params: Tree, config: BertConfig, log_frequencies: ArrayLike | N
             f"{', '.join(layers)!r}. Unstack the parameters first: `net.unstack(params)`."
         )
     if log_frequencies is not None:
-        log_frequencies = jnp.asarray(log_frequencies)
+        log_frequencies = np.asarray(log_frequencies)
         if log_frequencies.shape != (config.vocab_size,):
             raise ValueError(
                 f"quick_start: log_frequencies has the wrong shape; expected ({config.vocab_size},), one entry per "
@@ -117,7 +117,7 @@ def quick_start(params: Tree, config: BertConfig, log_frequencies: ArrayLike | N
             )
         if "cls" in params:
             predictions = params["cls"]["predictions"]
-            predictions["bias"] = log_frequencies.astype(predictions["bias"].dtype)
+            predictions["bias"] = jnp.asarray(log_frequencies, predictions["bias"].dtype)
     _reserve(encoder, std, _rarity(log_frequencies))
     first, second = (layers[i]["attention"] for i in ("0", "1"))
     _look(first["self"], slice(0, width), -1)
@@ -127,27 +127,29 @@ def quick_start(params: Tree, config: BertConfig, log_frequencies: ArrayLike | N
     return params
 
 
-def _rarity(log_frequencies: jax.Array | None) -> jax.Array | float:
+def _rarity(log_frequencies: np.ndarray | None) -> np.ndarray | float:
     """Return the rarity (V,) of each word: -log(frequency), standardised to mean 0 and variance 1 over a text. Special
     tokens get the value of the most frequent word.
     """
     if log_frequencies is None:
         return 0.0
-    rarity = -log_frequencies
-    rarity = jnp.where(rarity == rarity.max(), rarity.min(), rarity)
-    share = jnp.exp(log_frequencies)
+    # By NumPy, because JAX's sums have other bits where an array is divided among devices (`ShardedInit`).
+    rarity = -log_frequencies.astype(np.float64)
+    share = np.exp(-rarity)
+    rarity = np.where(rarity == rarity.max(), rarity.min(), rarity)
     share = share / share.sum()
-    mean = jnp.sum(share * rarity)
-    return (rarity - mean) / jnp.sqrt(jnp.maximum(jnp.sum(share * (rarity - mean) ** 2), 1e-6))
+    mean = np.sum(share * rarity)
+    return (rarity - mean) / np.sqrt(np.maximum(np.sum(share * (rarity - mean) ** 2), 1e-6))
 
 
-def _reserve(encoder: Tree, std: float, rarity: jax.Array | float) -> None:
+def _reserve(encoder: Tree, std: float, rarity: np.ndarray | float) -> None:
     """Fill the reserved dimensions of the embedding tables, and set the output weights of all layers to zero in these
     dimensions.
     """
     tables = encoder["embeddings"]
     words, positions, types = (tables[f"{n}_embeddings"] for n in ("word", "position", "token_type"))
-    words["weight"] = words["weight"].at[:, :RESERVED].set(0).at[:, RARITY].set(std * rarity)
+    rare = jnp.asarray(std * rarity, words["weight"].dtype)
+    words["weight"] = words["weight"].at[:, :RESERVED].set(0).at[:, RARITY].set(rare)
     positions["weight"] = _position_table(positions["weight"], std)
     empty = jnp.zeros_like(types["weight"])
     signs = jnp.asarray([2 * std, -2 * std][: len(empty)], empty.dtype)  # segment A, segment B

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -70,7 +71,7 @@ class PretrainingTask(Task):
             )
         )
         self.net, self.sequences = net, SEQUENCES
-        self.unigram = jnp.asarray(self.data.unigram())
+        self.unigram = self.data.unigram()
         self.name = f"BERT-{model.model}"
         self.cadence = Cadence(steps, settings.loop.log_every, checkpoint.evaluate_every, checkpoint.save_every)
         self.keep, self.rewind_above = checkpoint.keep, checkpoint.rewind_above
@@ -84,14 +85,18 @@ class PretrainingTask(Task):
         return losses.make_objective(self.net)(*arguments, **keywords)
 
     def init(self, seed: int) -> tuple[Any, Any]:
-        params, state = super().init(seed)
+        params, state = jax.jit(self._draw)(jax.random.key(seed))
+        return params, state
+
+    def initializer(self) -> Callable[[Any], Any] | None:
+        return self._draw
+
+    def _draw(self, key: jax.Array) -> tuple[Any, Any]:
+        params, state = self.net.init(key)
         if self.settings.is_quick:
             params = bert.quick_start(self.net.unstack(params), self.net.config, self.unigram)
             params = self.net.stack(params) if self.settings.model.scan_layers else params
         return params, state
-
-    def initializer(self) -> Callable[[Any], Any] | None:
-        return None if self.settings.is_quick else self.net.init
 
     def batches(self, seed: int) -> Callable[[int], Iterable[Any]]:
         return self.phases.batches
@@ -121,7 +126,7 @@ class PretrainingTask(Task):
 
     def _on_held_out(self) -> Callable[[tuple[Any, Any], PretrainingData], dict[str, float]]:
         layout, stop = self.layout, self.context.stop
-        evaluation = losses.make_evaluation(self.net, self.unigram)
+        evaluation = losses.make_evaluation(self.net, jnp.asarray(self.unigram))
         step = make_eval_step(evaluation, losses.evaluation_counts, precision=self.context.precision)
         compiled = parallelize(step, layout)
 
