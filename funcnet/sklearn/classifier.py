@@ -1,18 +1,21 @@
 """A net as a classifier of scikit-learn."""
 
-from collections.abc import Callable
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Self
 
 import jax
 import numpy as np
+import optax
 import scipy.special
 from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from funcnet import functional as F
+from funcnet import nn
 from funcnet.sklearn.criteria import by_row
-from funcnet.sklearn.estimators import Estimator
+from funcnet.sklearn.estimators import Callback, Estimator
 
 __all__ = ["Classifier"]
 
@@ -36,6 +39,8 @@ class Classifier(ClassifierMixin, Estimator):
         max_epochs: number of epochs.
         batch_size: number of rows of a batch. The last batch of an epoch is filled with rows whose losses do not count.
         shuffle: whether each epoch has a new order of the rows.
+        class_weight: factors of the weights of the rows, {class: factor}, or "balanced" for factors that give all
+            classes the same total weight.
         callbacks: functions `callback(estimator, row)` that are called after each epoch with the last row of
             `history_`. The training ends if one of them returns True, as `EarlyStopping` does.
         validation_fraction: share of the rows that are held out. `history_` then has their loss as `valid_loss`.
@@ -62,6 +67,34 @@ class Classifier(ClassifierMixin, Estimator):
         (2, 3)
     """
 
+    class_weight: Mapping[Any, float] | str | None = None
+
+    def __init__(
+        self,
+        module: Callable[..., nn.Module] | None = None,
+        *,
+        criterion: Callable[..., Any] | None = None,
+        optimizer: str | Callable[..., optax.GradientTransformation] = "adam",
+        lr: float = 1e-3,
+        max_epochs: int = 200,
+        batch_size: int = 128,
+        shuffle: bool = True,
+        class_weight: Mapping[Any, float] | str | None = None,
+        callbacks: Sequence[Callback] = (),
+        validation_fraction: float = 0.0,
+        warm_start: bool = False,
+        dtype: Literal["float32", "float64"] = "float32",
+        random_state: Any = None,
+        verbose: int = 0,
+        **parameters: Any,
+    ):
+        self.class_weight = class_weight
+        super().__init__(
+            module, criterion=criterion, optimizer=optimizer, lr=lr, max_epochs=max_epochs, batch_size=batch_size,
+            shuffle=shuffle, callbacks=callbacks, validation_fraction=validation_fraction, warm_start=warm_start,
+            dtype=dtype, random_state=random_state, verbose=verbose, **parameters,
+        )  # fmt: skip
+
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train a new net, or continue with `warm_start`.
 
@@ -82,7 +115,15 @@ class Classifier(ClassifierMixin, Estimator):
         Args:
             X, y, sample_weight: as in `fit`.
             classes: all classes, in the first call, if some of them are not in `y`.
+
+        Raises:
+            ValueError: if the data or a parameter are wrong.
         """
+        if self.class_weight == "balanced":
+            raise ValueError(
+                f"{type(self).__name__}: partial_fit does not know how many rows each class will have; expected "
+                "class_weight={class: factor} or None, got 'balanced'."
+            )
         self.all_classes_ = None if classes is None else np.unique(classes)
         return self.train_net(X, y, sample_weight, 1, True)
 
@@ -114,13 +155,18 @@ class Classifier(ClassifierMixin, Estimator):
             )
         return codes.astype(np.int32)
 
+    def target_weights(self, targets: np.ndarray) -> np.ndarray | float:
+        if self.class_weight is None:
+            return 1.0
+        return np.asarray(compute_sample_weight(self.class_weight, self.classes_[targets]))
+
     def outputs(self) -> int:
         return len(self.classes_)
 
     def widths(self) -> tuple[int, ...]:
         return (1, 2) if len(self.classes_) == 2 else (len(self.classes_),)
 
-    def loss(self) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    def row_losses(self) -> Callable[[jax.Array, jax.Array], jax.Array]:
         return cross_entropy if self.criterion is None else by_row(self.criterion)
 
 

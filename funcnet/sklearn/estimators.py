@@ -1,9 +1,10 @@
 """scikit-learn's interface for any net: what `Classifier` and `Regressor` have in common."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import numbers
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from funcnet import nn
-from funcnet.sklearn.parameters import Blueprint, check_names, prefixed
+from funcnet.sklearn.parameters import Blueprint, Maker, ModuleMaker, check_names
 from funcnet.sklearn.together import Lane, TrainedNets, digest
 from funcnet.sklearn.training import (
     Fitting,
@@ -37,8 +38,14 @@ Callback = Callable[["Estimator", Mapping[str, Any]], bool | None]
 class Estimator(BaseEstimator):
     """The base class of `Classifier` and `Regressor`.
 
-    Subclasses define `targets`, `outputs` and `loss`.
+    Subclasses define `targets`, `outputs` and `row_losses`. A subclass whose parameters have other names defines
+    `named`, `prefixes` and `maker` too.
     """
+
+    named: ClassVar[Mapping[str, str]] = {
+        "epochs": "max_epochs", "held out": "validation_fraction", "shuffle": "shuffle"
+    }  # fmt: skip
+    prefixes: ClassVar[tuple[str, str]] = ("module__", "optimizer__")
 
     def __init__(
         self,
@@ -70,6 +77,10 @@ class Estimator(BaseEstimator):
         """Check the targets, and return them in the form in which `loss` needs them."""
         raise NotImplementedError
 
+    def target_weights(self, targets: np.ndarray) -> np.ndarray | float:
+        """Return the factor of each row's weight that depends on its target."""
+        return 1.0
+
     def outputs(self) -> int:
         """Return the number of outputs that the targets need."""
         raise NotImplementedError
@@ -78,9 +89,24 @@ class Estimator(BaseEstimator):
         """Return the numbers of outputs that the net may have."""
         return (self.outputs(),)
 
-    def loss(self) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    def row_losses(self) -> Callable[[jax.Array, jax.Array], jax.Array]:
         """Return the function of (outputs, targets) that computes one loss for each row."""
         raise NotImplementedError
+
+    def maker(self, rows: TrainingRows) -> tuple[Maker, Mapping[str, Any]]:
+        """Return (maker, parameters) of the net and the optimizer.
+
+        Raises:
+            ValueError: if a parameter is wrong or has an unknown name.
+        """
+        where = type(self).__name__
+        maker = ModuleMaker.of(where, self.module, self.optimizer)
+        given = {**self.further_parameters(), "lr": self.lr}
+        return maker, maker.given(where, given, rows.inputs.shape[1], self.outputs())
+
+    def further_names(self, params: Mapping[str, Any]) -> Iterable[str]:
+        """Return the parameters without a prefix that are not in the signature, if `params` are set."""
+        return ()
 
     fitting_: Fitting
     history_: list[dict[str, Any]]
@@ -93,7 +119,13 @@ class Estimator(BaseEstimator):
         Args:
             deep: ignored, because no parameter is an estimator.
         """
-        return {**super().get_params(deep=False), **prefixed(vars(self))}
+        return {**super().get_params(deep=False), **self.further_parameters()}
+
+    def further_parameters(self) -> dict[str, Any]:
+        """Return the parameters that are not in the signature: those of the module and of the optimizer."""
+        known = [*signature(type(self)).parameters, "trained_nets"]
+        is_own = lambda name: name not in known and not name.startswith("_") and not name.endswith("_")
+        return {name: value for name, value in vars(self).items() if is_own(name)}
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, also those of the module and of the optimizer, such as `module__rate`.
@@ -101,10 +133,14 @@ class Estimator(BaseEstimator):
         Raises:
             ValueError: if a name is unknown. The message has the nearest names.
         """
-        check_names(type(self).__name__, params, signature(type(self)).parameters)
+        self._check_names(params, params)
         for name, value in params.items():
             setattr(self, name, value)
         return self
+
+    def _check_names(self, names: Iterable[str], params: Mapping[str, Any]) -> None:
+        known = [name for name, one in signature(type(self)).parameters.items() if one.kind is not one.VAR_KEYWORD]
+        check_names(type(self).__name__, names, [*known, *self.further_names(params)], self.prefixes)
 
     def __sklearn_clone__(self) -> Self:
         """Return an estimator with the same parameters, which is not fitted; see `sklearn.base.clone`."""
@@ -135,7 +171,7 @@ class Estimator(BaseEstimator):
                 for name, value in known.items():
                     setattr(self, name, value)
                 return self
-            self._run(rows, self.max_epochs if epochs is None else epochs, continues)
+            self._run(rows, self._epochs() if epochs is None else epochs, continues)
         return self
 
     def _run(self, rows: TrainingRows, epochs: int, continues: bool) -> None:
@@ -169,33 +205,39 @@ class Estimator(BaseEstimator):
                 )
             )
         self.fitting_ = fitting
-        answers = [callback(self, row) for callback in self.callbacks]
+        answers = [callback(self, row) for callback in self.callbacks or ()]
         return any(answers)
 
     def _check(self) -> None:
         """Raise a ValueError for a parameter that is wrong."""
         where = type(self).__name__
-        own = [name for name in vars(self) if not name.endswith("_") and not name.startswith("_")]  # not fitted ones
-        check_names(where, own, [*signature(type(self)).parameters, "trained_nets"])
+        self._check_names(self.further_parameters(), {})
         if self.dtype not in ("float32", "float64"):
             raise ValueError(f"{where}: unknown dtype; expected float32 or float64, got {self.dtype!r}.")
-        for name in ("max_epochs", "batch_size"):
+        for name in (self.named["epochs"], "batch_size"):
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{where}: {name} is wrong; expected a whole number of at least 1, got {value!r}.")
-        if not 0 <= self.validation_fraction < 1:
+        held = self._held_out()
+        if not (isinstance(held, numbers.Real) and 0 <= held < 1):
             raise ValueError(
-                f"{where}: validation_fraction is out of range; expected 0 to below 1, got "
-                f"{self.validation_fraction!r}."
+                f"{where}: {self.named['held out']} is wrong; expected a share of the rows, 0 to below 1, got {held!r}."
             )
+
+    def _epochs(self) -> int:
+        return int(getattr(self, self.named["epochs"]))
+
+    def _held_out(self) -> float:
+        fraction: float | None = getattr(self, self.named["held out"])
+        return 0.0 if fraction is None else fraction
 
     def _read(self, x: Any, y: Any, sample_weight: Any, reset: bool) -> TrainingRows:
         """Check the data, and return the rows."""
         dtype = np.dtype(self.dtype)
         x, y = validate_data(self, x, y, reset=reset, dtype=dtype, allow_nd=True, multi_output=True)
-        return TrainingRows(
-            x, self.targets(y, reset), _checked_weights(type(self).__name__, sample_weight, len(x), dtype)
-        )
+        targets = self.targets(y, reset)
+        weights = _checked_weights(type(self).__name__, sample_weight, len(x), dtype)
+        return TrainingRows(x, targets, (weights * self.target_weights(targets)).astype(dtype))
 
     def _begin(self) -> None:
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -203,7 +245,7 @@ class Estimator(BaseEstimator):
 
     def _blueprint(self, rows: TrainingRows) -> Blueprint:
         example = jax.ShapeDtypeStruct((1, *rows.inputs.shape[1:]), rows.inputs.dtype)
-        blueprint = Blueprint.of(self, rows.inputs.shape[1], self.outputs(), example)
+        blueprint = Blueprint.of(*self.maker(rows), example)
         shape = blueprint.output_shape(example)
         if shape[:1] != (1,) or math.prod(shape) not in self.widths():
             raise ValueError(
@@ -213,21 +255,27 @@ class Estimator(BaseEstimator):
         return blueprint
 
     def _recipe(self, count: int) -> Recipe:
-        return Recipe(self.blueprint_, self.loss(), int(min(self.batch_size, count)), bool(self.shuffle), self.dtype)
+        size = int(min(self.batch_size, count))
+        shuffle = bool(getattr(self, self.named["shuffle"]))
+        return Recipe(self.blueprint_, self.row_losses(), size, shuffle, self.dtype)
 
     def _divided(self, rows: TrainingRows, key: jax.Array) -> tuple[TrainingRows, TrainingRows | None]:
         """Return the rows to train on, and those that are held out to measure the loss."""
-        held = int(np.ceil(self.validation_fraction * len(rows.weights)))
+        held = int(np.ceil(self._held_out() * len(rows.weights)))
         if not held:
             return rows, None
         if held == len(rows.weights):
             raise ValueError(
-                f"{type(self).__name__}: validation_fraction leaves no rows to train on; expected a smaller share of "
-                f"{held} rows, got {self.validation_fraction!r}."
+                f"{type(self).__name__}: {self.named['held out']} leaves no rows to train on; expected a smaller share "
+                f"of {held} rows, got {self._held_out()!r}."
             )
-        order = np.asarray(jax.random.permutation(jax.random.fold_in(key, 2**31), len(rows.weights)))
+        order = self.divided_order(len(rows.weights), held, key)
         training, held_out = (TrainingRows(*(array[part] for array in rows)) for part in (order[held:], order[:held]))
         return training, held_out
+
+    def divided_order(self, count: int, held: int, key: jax.Array) -> np.ndarray:
+        """Return the numbers of the rows in a new order. The first `held` of them are held out."""
+        return np.asarray(jax.random.permutation(jax.random.fold_in(key, 2**31), count))
 
     def lane(self, candidate: Mapping[str, Any], trained: TrainedNets, train: np.ndarray) -> Lane | None:
         """Return the lane of a candidate on a fold, for `train_together`, or None if it must be trained alone.
@@ -241,7 +289,7 @@ class Estimator(BaseEstimator):
         vars(one).pop("trained_nets", None)
         try:
             one._check()
-            if one.callbacks or one.verbose or one.validation_fraction or one.warm_start:
+            if one.callbacks or one._held_out() or one.warm_start:
                 return None
             if one.dtype not in trained.read:
                 trained.read[one.dtype] = clone(one)._read(trained.x, trained.y, trained.weights, reset=True)
@@ -257,8 +305,11 @@ class Estimator(BaseEstimator):
             hash(recipe)
         except Exception:  # raised again when scikit-learn fits the candidate
             return None
-        values = one.blueprint_.values
-        return Lane(name, recipe, one.max_epochs, one.seed_, values, trained.read[one.dtype], train)
+        everything = trained.read[one.dtype]
+        weights = np.zeros_like(everything.weights)
+        weights[train] = rows.weights  # `class_weight` makes them depend on the fold
+        values, read = one.blueprint_.values, everything._replace(weights=weights)
+        return Lane(name, recipe, one._epochs(), one.seed_, values, read, train)
 
     # -------------------------------------------------------------------------------------------------- prediction
 

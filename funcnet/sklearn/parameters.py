@@ -11,7 +11,7 @@ import functools
 import inspect
 import numbers
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import optax
@@ -19,31 +19,84 @@ import optax
 from funcnet import nn, tree
 from funcnet.sklearn.networks import MLP
 
-__all__ = ["OPTIMIZERS", "Blueprint", "check_names", "prefixed"]
+__all__ = ["Blueprint", "Maker", "ModuleMaker", "check_arguments", "check_names", "nearest", "without_prefix"]
 
-PREFIXES = ("module__", "optimizer__")
 OPTIMIZERS = {name: getattr(optax, name) for name in ("adagrad", "adam", "adamw", "nadam", "radam", "rmsprop", "sgd")}
+Given = Mapping[str, Any]
 
 
-def prefixed(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of the module and of the optimizer among the attributes of an estimator."""
-    return {name: value for name, value in attributes.items() if name.startswith(PREFIXES)}
-
-
-def check_names(where: str, names: Iterable[str], known: Iterable[str]) -> None:
-    """Raise a ValueError for a parameter that is neither known nor one of the module or of the optimizer."""
+def check_names(where: str, names: Iterable[str], known: Iterable[str], prefixes: tuple[str, ...]) -> None:
+    """Raise a ValueError for a parameter that is neither known nor begins with one of the prefixes."""
     known = list(known)
     for name in names:
-        if name not in known and not name.startswith(PREFIXES):
+        if name not in known and not name.startswith(prefixes):
             raise ValueError(
-                f"{where}: unknown parameter {name!r}; expected one of {_nearest(name, known)}, or a parameter of the "
-                "module (module__NAME) or of the optimizer (optimizer__NAME)."
+                f"{where}: unknown parameter {name!r}; expected one of {nearest(name, known)}, or a parameter of the "
+                f"net ({prefixes[0]}NAME) or of the optimizer ({prefixes[1]}NAME)."
             )
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return the known names that resemble `name`, or all of them."""
     known = list(known)
     return ", ".join(difflib.get_close_matches(name, known, n=3, cutoff=0.3) or known)
+
+
+class Maker(Protocol):
+    """Makes the net and the optimizer of an estimator from its parameters. Equal makers make the same."""
+
+    def net(self, given: Given) -> nn.Module:
+        """Return the net. Some of the values may be traced."""
+
+    def transformation(self, given: Given) -> optax.GradientTransformation:
+        """Return the optimizer."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ModuleMaker:
+    """Makes a net with a class of nets, and an optimizer with a function of the learning rate.
+
+    Attributes:
+        module: a class of nets, or a function that returns a net.
+        optimizer: function `optimizer(learning_rate, **parameters)` that returns an optax transformation.
+    """
+
+    module: Callable[..., nn.Module]
+    optimizer: Callable[..., optax.GradientTransformation]
+
+    @classmethod
+    def of(cls, where: str, module: Callable[..., nn.Module] | None, optimizer: Any) -> "ModuleMaker":
+        """Return the maker of an estimator with the class name `where`.
+
+        Raises:
+            ValueError: if the optimizer is unknown.
+        """
+        known = OPTIMIZERS.get(optimizer) if isinstance(optimizer, str) else optimizer
+        if known is None:
+            raise ValueError(
+                f"{where}: unknown optimizer; expected {', '.join(OPTIMIZERS)}, or a function of the learning rate, "
+                f"got {optimizer!r}."
+            )
+        return cls(MLP if module is None else module, known)
+
+    def given(self, where: str, given: Given, features: int, outputs: int) -> Given:
+        """Return the parameters with the sizes that the constructor of the net takes from the data.
+
+        Raises:
+            ValueError: if a parameter has an unknown name.
+        """
+        accepted = inspect.signature(self.module).parameters
+        sizes = {"in_features": features, "out_features": outputs}
+        found = {**{f"module__{name}": size for name, size in sizes.items() if name in accepted}, **given}
+        check_arguments(where, self.module, "module__", found)
+        check_arguments(where, self.optimizer, "optimizer__", found)
+        return found
+
+    def net(self, given: Given) -> nn.Module:
+        return self.module(**without_prefix("module__", given))
+
+    def transformation(self, given: Given) -> optax.GradientTransformation:
+        return self.optimizer(given["lr"], **without_prefix("optimizer__", given))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,90 +104,72 @@ class Blueprint:
     """How the net and the optimizer of an estimator are made.
 
     Attributes:
-        module: a class of nets, or a function that returns a net.
-        optimizer: function `optimizer(learning_rate, **parameters)` that returns an optax transformation.
+        maker: makes both.
         key: what tells blueprints of different programs apart: names, types and values of the fixed parameters.
         fixed: the parameters that are part of the program, as sorted pairs (name, value).
         values: {name: float}, the parameters that the program reads.
     """
 
-    module: Callable[..., nn.Module]
-    optimizer: Callable[..., optax.GradientTransformation]
+    maker: Maker
     key: Any
     fixed: tuple[tuple[str, Any], ...] = dataclasses.field(compare=False)
     values: Mapping[str, float] = dataclasses.field(compare=False)
 
     @classmethod
-    def of(cls, estimator: Any, features: int, outputs: int, example: jax.ShapeDtypeStruct) -> "Blueprint":
-        """Return the blueprint of an estimator.
+    def of(cls, maker: Maker, given: Given, example: jax.ShapeDtypeStruct) -> "Blueprint":
+        """Return the blueprint for some parameters.
 
         Args:
-            estimator: a `Classifier` or a `Regressor`.
-            features: number of features in the data. The net gets it as `in_features`, if its constructor has this
-                argument and the estimator has no parameter `module__in_features`.
-            outputs: number of outputs that the data need, in the same way for `out_features`.
+            maker: makes the net and the optimizer.
+            given: the parameters.
             example: shape and dtype of inputs.
 
         Raises:
-            ValueError: if a parameter has an unknown name.
             TypeError, ValueError: if the net or the optimizer does not accept a value.
         """
-        where = type(estimator).__name__
-        module = MLP if estimator.module is None else estimator.module
-        optimizer = OPTIMIZERS.get(estimator.optimizer) if isinstance(estimator.optimizer, str) else estimator.optimizer
-        if optimizer is None:
-            raise ValueError(
-                f"{where}: unknown optimizer; expected {', '.join(OPTIMIZERS)}, or a function of the learning rate, "
-                f"got {estimator.optimizer!r}."
-            )
-        given = {**prefixed(vars(estimator)), "lr": estimator.lr}
-        accepted = inspect.signature(module).parameters
-        for name, size in (("in_features", features), ("out_features", outputs)):
-            if name in accepted:
-                given.setdefault(f"module__{name}", size)
-        _check_arguments(where, module, "module__", given)
-        _check_arguments(where, optimizer, "optimizer__", given)
         floats = {name: float(value) for name, value in given.items() if isinstance(value, numbers.Real)
                   and not isinstance(value, numbers.Integral)}  # fmt: skip
-        cls(module, optimizer, None, tuple(sorted(given.items())), {}).net(
-            {}
-        )  # the constructor's own checks of its values
+        maker.net(given)  # the constructor's own checks of its values
         others = tuple((name, value) for name, value in sorted(given.items()) if name not in floats)
-        blueprint = cls(module, optimizer, _frozen(others), others, {})
+        blueprint = cls(maker, _frozen(others), others, {})
         search = _traceable if _is_hashable(blueprint) else _traceable.__wrapped__
         traced = search(blueprint, tuple(sorted(floats)), example.shape, example.dtype)
         fixed = tuple((name, value) for name, value in sorted(given.items()) if name not in traced)
-        return cls(module, optimizer, _frozen(fixed), fixed, {name: floats[name] for name in traced})
+        return cls(maker, _frozen(fixed), fixed, {name: floats[name] for name in traced})
 
-    def net(self, values: Mapping[str, Any]) -> nn.Module:
+    def net(self, values: Given) -> nn.Module:
         """Return the net. `values` are the values that the program reads, also traced."""
-        return self.module(**self._arguments("module__", values))
+        return self.maker.net(self.given(values))
 
-    def transformation(self, values: Mapping[str, Any]) -> optax.GradientTransformation:
+    def transformation(self, values: Given) -> optax.GradientTransformation:
         """Return the optimizer, likewise."""
-        lr = {**dict(self.fixed), **values}["lr"]
-        return self.optimizer(lr, **self._arguments("optimizer__", values))
+        return self.maker.transformation(self.given(values))
+
+    def given(self, values: Given) -> dict[str, Any]:
+        """Return all parameters."""
+        return {**dict(self.fixed), **values}
 
     def output_shape(self, example: jax.ShapeDtypeStruct) -> tuple[int, ...]:
         """Return the shape of the outputs for inputs like `example`."""
         find = _output_shape if _is_hashable(self) else _output_shape.__wrapped__
         return find(self, tuple(sorted(self.values.items())), example.shape, example.dtype)
 
-    def _arguments(self, prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        both = {**dict(self.fixed), **values}
-        return {name.removeprefix(prefix): value for name, value in both.items() if name.startswith(prefix)}
+
+def without_prefix(prefix: str, given: Given) -> dict[str, Any]:
+    """Return the parameters that begin with a prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}
 
 
-def _check_arguments(where: str, function: Callable[..., Any], prefix: str, given: Iterable[str]) -> None:
+def check_arguments(where: str, function: Callable[..., Any], prefix: str, given: Iterable[str]) -> None:
     """Raise a ValueError for a parameter that a module or an optimizer does not have."""
     accepted = inspect.signature(function).parameters
     if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in accepted.values()):
         return
-    known = [prefix + name for name in accepted if name != "learning_rate"]
+    known = [prefix + name for name in accepted if prefix + name != "optimizer__learning_rate"]  # `lr` is
     for name in given:
         if name.startswith(prefix) and name not in known:
             raise ValueError(
-                f"{where}: unknown parameter {name!r}; expected one of {_nearest(name, known)}, which are arguments of "
+                f"{where}: unknown parameter {name!r}; expected one of {nearest(name, known)}, which are arguments of "
                 f"{getattr(function, '__name__', function)}."
             )
 

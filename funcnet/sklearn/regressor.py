@@ -70,7 +70,7 @@ class Regressor(RegressorMixin, Estimator):
     def outputs(self) -> int:
         return self.n_outputs_
 
-    def loss(self) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    def row_losses(self) -> Callable[[jax.Array, jax.Array], jax.Array]:
         return squared_error if self.criterion is None else by_row(self.criterion)
 
 

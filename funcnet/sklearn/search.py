@@ -10,12 +10,12 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
+import numpy as np
 from sklearn import model_selection
 from sklearn.base import is_classifier
 from sklearn.model_selection import check_cv
 
-from funcnet.sklearn.classifier import Classifier
-from funcnet.sklearn.regressor import Regressor
+from funcnet.sklearn.estimators import Estimator
 from funcnet.sklearn.together import TrainedNets, train_together
 
 __all__ = ["GridSearchCV", "RandomizedSearchCV"]
@@ -31,6 +31,7 @@ class _Together:
     verbose: int
     exact: bool
     best_estimator_: Any
+    cv_results_: dict[str, Any]
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
         """Train and score all candidates, and train the best one on all rows; see scikit-learn's `fit`.
@@ -38,7 +39,7 @@ class _Together:
         After Ctrl-C, the candidates that were trained so far, perhaps for fewer epochs, are scored, with a warning.
         """
         search: Any = super()
-        own = isinstance(self.estimator, Classifier | Regressor) and not set(params) - {"sample_weight", "groups"}
+        own = isinstance(self.estimator, Estimator) and not set(params) - {"sample_weight", "groups"}
         if self.exact or not own:
             search.fit(X, y, **params)
             return self
@@ -49,6 +50,7 @@ class _Together:
         self.estimator.trained_nets = self.trained_nets
         try:
             search.fit(X, y, **params)
+            self.cv_results_["mean_fit_time"] += np.array(self.trained_nets.fit_seconds)
         finally:
             self.cv, self.n_jobs = given
             for owner in (self, self.estimator, getattr(self, "best_estimator_", self)):
@@ -89,6 +91,7 @@ class GridSearchCV(_Together, model_selection.GridSearchCV):
     Example:
         >>> from sklearn.datasets import load_iris
         >>> X, y = load_iris(return_X_y=True)
+        >>> from funcnet.sklearn import Classifier
         >>> model = Classifier(max_epochs=30, lr=0.01, random_state=0)
         >>> search = GridSearchCV(model, {"module__rate": [0.1, 0.9]}, cv=3).fit(X, y)
         >>> search.best_params_
@@ -128,6 +131,7 @@ class RandomizedSearchCV(_Together, model_selection.RandomizedSearchCV):
         >>> from scipy.stats import loguniform
         >>> from sklearn.datasets import load_iris
         >>> X, y = load_iris(return_X_y=True)
+        >>> from funcnet.sklearn import Classifier
         >>> model = Classifier(max_epochs=20, random_state=0)
         >>> search = RandomizedSearchCV(model, {"lr": loguniform(1e-4, 1e-1)}, n_iter=4, cv=3, random_state=0).fit(X, y)
         >>> len(search.cv_results_["params"])

@@ -9,6 +9,7 @@ import functools
 import os
 import pickle
 import signal
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -37,6 +38,8 @@ class TrainedNets:
         nets: {`digest` of a lane: attributes of a fitted estimator}.
         read: {dtype: all rows, as an estimator has read them}.
         interrupted: what Ctrl-C has left out, or "".
+        seconds: {`digest` of a lane: its share of the time that its group was trained}.
+        fit_seconds: the mean of these times over the folds, for each candidate to score.
     """
 
     x: Any
@@ -46,6 +49,8 @@ class TrainedNets:
     nets: dict[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     read: dict[str, TrainingRows] = dataclasses.field(default_factory=dict)
     interrupted: str = ""
+    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+    fit_seconds: list[float] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +63,7 @@ class Lane:
         epochs: number of epochs.
         seed: seed of its random key.
         values: the values that the program reads.
-        rows: all rows of the data.
+        rows: all rows of the data. The weights of rows outside the fold are 0.
         train: the numbers of the rows of the fold.
     """
 
@@ -114,21 +119,21 @@ def train_together(
         for group in groups.values():
             for part in _parts(group, say):
                 if len(part) > 1 and not stop.requested:
+                    begin = time.perf_counter()
                     _train_group(part, trained, stop, say)
+                    seconds = (time.perf_counter() - begin) / len(part)
+                    trained.seconds |= dict.fromkeys((lane.name for lane in part), seconds)
     if stop.signal == signal.SIGTERM:
         raise SystemExit(stop.exit_code)
-    if not stop.requested:
-        return candidates
-    done = [
-        candidate
-        for candidate, row in zip(candidates, lanes, strict=True)
-        if all(lane is not None and lane.name in trained.nets for lane in row)
-    ]
+    is_done = lambda row: all(lane is not None and lane.name in trained.nets for lane in row)
+    done = [(one, row) for one, row in zip(candidates, lanes, strict=True) if not stop.requested or is_done(row)]
     if not done:
         raise KeyboardInterrupt
     if len(done) < len(candidates):
         trained.interrupted += f"; {len(done)} of {len(candidates)} candidates are scored"
-    return done
+    known = lambda lane: 0.0 if lane is None else trained.seconds.get(lane.name, 0.0)
+    trained.fit_seconds += [float(np.mean([known(lane) for lane in row])) for _, row in done]
+    return [candidate for candidate, _ in done]
 
 
 def _parts(lanes: list[Lane], say: Say | None) -> list[list[Lane]]:
@@ -138,7 +143,9 @@ def _parts(lanes: list[Lane], say: Say | None) -> list[list[Lane]]:
         fitting = jax.eval_shape(lambda: start(lane.recipe, lane.values, jax.random.key(0)))
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(fitting))
     batch = lane.recipe.batch_size * lane.rows.inputs[0].nbytes
-    most = max(1, int(SHARE * _free_memory() / (COPIES * (size + batch) + 5 * len(lane.train))))
+    most = max(
+        1, int(SHARE * _free_memory() / (COPIES * (size + batch) + 5 * len(lane.train) + lane.rows.weights.nbytes))
+    )
     if most < len(lanes) and say is not None:
         say(f"{len(lanes)} fits do not fit into the memory at once; training {most} at a time")
     return [lanes[begin : begin + most] for begin in range(0, len(lanes), most)]
@@ -172,8 +179,10 @@ def _train_group(lanes: list[Lane], trained: TrainedNets, stop: Interruption, sa
         values = {name: np.array([lane.values[name] for lane in padded], recipe.dtype) for name in lanes[0].values}
         keys = jax.vmap(jax.random.key)(np.array([lane.seed for lane in padded], np.int32))
         values, keys = place((values, keys), "lanes")
-        rows = place(TrainingRows(*map(jnp.asarray, rows)))
-        axes = (0, 0, None, 0, 0, None)
+        weights = place(np.stack([lane.rows.weights for lane in padded]), "lanes")
+        inputs, targets = place((jnp.asarray(rows.inputs), jnp.asarray(rows.targets)))
+        rows = TrainingRows(inputs, targets, weights)
+        axes = (0, 0, TrainingRows(None, None, 0), 0, 0, None)
         run = jax.jit(jax.vmap(functools.partial(run_epoch, recipe), in_axes=axes), donate_argnums=1)
         # `vmap` would not make this faster, but its program takes several times as long to compile.
         begin = compiled(start, lanes[0].recipe)

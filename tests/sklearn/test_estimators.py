@@ -14,6 +14,7 @@ from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.model_selection import HalvingGridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.class_weight import compute_sample_weight
 
 from funcnet import functional as F
 from funcnet import nn
@@ -116,6 +117,20 @@ def test_weights_are_repetitions():
     np.testing.assert_allclose(weighted.predict_proba(x), repeated.predict_proba(x), rtol=1e-4)
 
 
+@pytest.mark.parametrize("class_weight", ["balanced", {"setosa": 3.0}])
+def test_class_weights_are_those_of_scikit_learn(class_weight):
+    x, y = iris()
+    x, y = x[:120], y[:120]
+    options = {"max_epochs": 5, "random_state": 0}
+    ours = Classifier(class_weight=class_weight, **options).fit(x, y, sample_weight=np.arange(120))
+    weights = compute_sample_weight(class_weight, y) * np.arange(120)
+    theirs = Classifier(**options).fit(x, y, sample_weight=weights.astype(np.float32))
+    np.testing.assert_array_equal(ours.predict_proba(x), theirs.predict_proba(x))
+    if class_weight == "balanced":
+        with pytest.raises(ValueError, match=r"partial_fit does not know .* got 'balanced'"):
+            Classifier(class_weight=class_weight).partial_fit(x, y)
+
+
 def test_a_callback_ends_the_training():
     x, y = iris()
     options = {"validation_fraction": 0.3, "max_epochs": 200, "lr": 0.1, "random_state": 0}
@@ -172,7 +187,7 @@ def test_wrong_parameters_are_named():
     for wrong, message in (
         ({"max_epochs": 0}, "max_epochs is wrong; expected a whole number of at least 1, got 0"),
         ({"batch_size": 2.5}, r"batch_size is wrong; expected a whole number of at least 1, got 2\.5"),
-        ({"validation_fraction": 1}, "validation_fraction is out of range; expected 0 to below 1, got 1"),
+        ({"validation_fraction": 1}, "validation_fraction is wrong; expected a share of the rows, 0 to below 1, got 1"),
         ({"optimizer": "adams"}, "unknown optimizer; expected adagrad, adam, .* got 'adams'"),
         ({"dtype": "float16"}, "unknown dtype; expected float32 or float64, got 'float16'"),
     ):

@@ -1,6 +1,7 @@
 """Searches: the scores of scikit-learn's own, from nets that were trained together."""
 
 import functools
+import itertools
 import signal
 import time
 from typing import ClassVar
@@ -111,6 +112,29 @@ def test_candidates_are_told_apart_by_their_values():
     ours, exact = (GridSearchCV(model(lr=0.01), grid, cv=2, exact=exact).fit(x, y) for exact in (False, True))
     np.testing.assert_allclose(scores(ours), scores(exact), atol=0.011)
     assert np.ptp(ours.cv_results_["mean_test_score"]) > 0.1
+
+
+@pytest.mark.parametrize("class_weight", ["balanced", {0: 5.0, 3: 0.1}])
+def test_class_weights_are_those_of_each_fold(class_weight):
+    x, y = digits(300)
+    chosen = np.flatnonzero((y < 3) | (np.arange(300) % 4 == 0))  # 0, 1 and 2 are four times as frequent
+    x, y = x[chosen], y[chosen]
+    weighted = model(class_weight=class_weight)
+    ours, theirs = (GridSearchCV(weighted, GRID, cv=3, exact=exact).fit(x, y) for exact in (False, True))
+    np.testing.assert_allclose(scores(ours), scores(theirs), atol=0.021)
+    assert np.mean(scores(ours) == scores(theirs)) > 0.8
+    losses = [one.best_estimator_.history_[-1]["train_loss"] for one in (ours, theirs)]
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+
+
+def test_fit_times_contain_a_share_of_the_training(monkeypatch):
+    from funcnet.sklearn import together
+
+    x, y = digits(200)
+    clock = itertools.count(0, 100)
+    monkeypatch.setattr(together.time, "perf_counter", lambda: float(next(clock)))
+    search = GridSearchCV(model(verbose=1), {"lr": [1e-3, 1e-2]}, cv=2, refit=False).fit(x, y)
+    assert all(search.cv_results_["mean_fit_time"] > 25), "two folds of two candidates share 100 s"
 
 
 def test_a_random_state_of_the_user_is_not_changed():
