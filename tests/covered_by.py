@@ -212,7 +212,6 @@ COVERED_BY = {
     "text/tokenizer.py": "text/test_wordpiece.py",
     "sklearn/{classifier,criteria,networks,parameters,regressor,training}.py": "sklearn/test_estimators.py",
     "sklearn/keras/{constraints,layers,losses,models,optimizers}.py": "sklearn/keras/test_against_keras.py",
-    "sklearn/skorch.py": "sklearn/test_scripts.py sklearn/test_skorch.py",
     "sklearn/together.py": "sklearn/test_search.py",
     "train/calls.py": "train/test_step.py train/test_refusals.py",
     "train/best.py": "train/test_run.py tasks/finetuning/test_task.py",

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from funcnet import nn
-from funcnet.sklearn.parameters import Blueprint, Maker, ModuleMaker, check_names
+from funcnet.sklearn.parameters import Blueprint, NetMaker, ModuleMaker, check_names
 from funcnet.sklearn.together import Lane, TrainedNets, digest
 from funcnet.sklearn.training import (
     Fitting,
@@ -93,7 +93,7 @@ class Estimator(BaseEstimator):
         """Return the function of (outputs, targets) that computes one loss for each row."""
         raise NotImplementedError
 
-    def maker(self, rows: TrainingRows) -> tuple[Maker, Mapping[str, Any]]:
+    def maker(self, rows: TrainingRows) -> tuple[NetMaker, Mapping[str, Any]]:
         """Return (maker, parameters) of the net and the optimizer.
 
         Raises:

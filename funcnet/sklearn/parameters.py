@@ -19,7 +19,7 @@ import optax
 from funcnet import nn, tree
 from funcnet.sklearn.networks import MLP
 
-__all__ = ["Blueprint", "Maker", "ModuleMaker", "check_arguments", "check_names", "nearest", "without_prefix"]
+__all__ = ["Blueprint", "NetMaker", "ModuleMaker", "check_arguments", "check_names", "nearest", "without_prefix"]
 
 OPTIMIZERS = {name: getattr(optax, name) for name in ("adagrad", "adam", "adamw", "nadam", "radam", "rmsprop", "sgd")}
 Given = Mapping[str, Any]
@@ -42,7 +42,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return ", ".join(difflib.get_close_matches(name, known, n=3, cutoff=0.3) or known)
 
 
-class Maker(Protocol):
+class NetMaker(Protocol):
     """Makes the net and the optimizer of an estimator from its parameters. Equal makers make the same."""
 
     def net(self, given: Given) -> nn.Module:
@@ -110,13 +110,13 @@ class Blueprint:
         values: {name: float}, the parameters that the program reads.
     """
 
-    maker: Maker
+    maker: NetMaker
     key: Any
     fixed: tuple[tuple[str, Any], ...] = dataclasses.field(compare=False)
     values: Mapping[str, float] = dataclasses.field(compare=False)
 
     @classmethod
-    def of(cls, maker: Maker, given: Given, example: jax.ShapeDtypeStruct) -> "Blueprint":
+    def of(cls, maker: NetMaker, given: Given, example: jax.ShapeDtypeStruct) -> "Blueprint":
         """Return the blueprint for some parameters.
 
         Args:
