@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from funcnet import nn
-from funcnet.sklearn.parameters import Blueprint, NetMaker, ModuleMaker, check_names
+from funcnet.sklearn.parameters import Blueprint, ModuleMaker, NetMaker, check_names
 from funcnet.sklearn.together import Lane, TrainedNets, digest
 from funcnet.sklearn.training import (
     Fitting,

@@ -19,7 +19,7 @@ import optax
 from funcnet import nn, tree
 from funcnet.sklearn.networks import MLP
 
-__all__ = ["Blueprint", "NetMaker", "ModuleMaker", "check_arguments", "check_names", "nearest", "without_prefix"]
+__all__ = ["Blueprint", "ModuleMaker", "NetMaker", "check_arguments", "check_names", "nearest", "without_prefix"]
 
 OPTIMIZERS = {name: getattr(optax, name) for name in ("adagrad", "adam", "adamw", "nadam", "radam", "rmsprop", "sgd")}
 Given = Mapping[str, Any]
