@@ -23,7 +23,6 @@ from funcnet.train import Interruption
 
 __all__ = ["Lane", "TrainedNets", "digest", "train_together"]
 
-COPIES = 6  # of the parameters and the optimizer's state, that a step needs at most
 SHARE = 0.5  # of the free memory
 Say = Callable[[str], None]
 
@@ -117,12 +116,7 @@ def train_together(
         groups.setdefault((lane.recipe, lane.epochs), []).append(lane)
     with Interruption() as stop:
         for group in groups.values():
-            for part in _parts(group, say):
-                if len(part) > 1 and not stop.requested:
-                    begin = time.perf_counter()
-                    _train_group(part, trained, stop, say)
-                    seconds = (time.perf_counter() - begin) / len(part)
-                    trained.seconds |= dict.fromkeys((lane.name for lane in part), seconds)
+            _train_group(group, trained, stop, say)
     if stop.signal == signal.SIGTERM:
         raise SystemExit(stop.exit_code)
     is_done = lambda row: all(lane is not None and lane.name in trained.nets for lane in row)
@@ -136,19 +130,24 @@ def train_together(
     return [candidate for candidate, _ in done]
 
 
-def _parts(lanes: list[Lane], say: Say | None) -> list[list[Lane]]:
-    """Divide the lanes of a group into parts that fit into the memory."""
-    lane = lanes[0]
-    with jax.enable_x64(lane.recipe.dtype == "float64"):
-        fitting = jax.eval_shape(lambda: start(lane.recipe, lane.values, jax.random.key(0)))
-    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(fitting))
-    batch = lane.recipe.batch_size * lane.rows.inputs[0].nbytes
-    most = max(
-        1, int(SHARE * _free_memory() / (COPIES * (size + batch) + 5 * len(lane.train) + lane.rows.weights.nbytes))
-    )
-    if most < len(lanes) and say is not None:
-        say(f"{len(lanes)} fits do not fit into the memory at once; training {most} at a time")
-    return [lanes[begin : begin + most] for begin in range(0, len(lanes), most)]
+def _train_group(lanes: list[Lane], trained: TrainedNets, stop: Interruption, say: Say | None) -> None:
+    """Train the lanes of a group by one program, or by several if one needs too much memory."""
+    if len(lanes) == 1 or stop.requested:
+        return
+    begin = time.perf_counter()
+    with jax.enable_x64(lanes[0].recipe.dtype == "float64"):
+        program = _Program(lanes)
+        most = max(1, int(SHARE * _free_memory() / program.memory * len(lanes)))
+        if most < len(lanes):
+            if say is not None:
+                say(f"{len(lanes)} fits do not fit into the memory at once; training {most} at a time")
+            del program
+            for first in range(0, len(lanes), most):
+                _train_group(lanes[first : first + most], trained, stop, say)
+            return
+        trained.nets |= program.run(trained, stop, say)
+    seconds = (time.perf_counter() - begin) / len(lanes)
+    trained.seconds |= dict.fromkeys((lane.name for lane in lanes), seconds)
 
 
 def _free_memory() -> float:
@@ -161,50 +160,80 @@ def _free_memory() -> float:
         return 4e9
 
 
-def _train_group(lanes: list[Lane], trained: TrainedNets, stop: Interruption, say: Say | None) -> None:
-    recipe, epochs, rows = lanes[0].recipe, lanes[0].epochs, lanes[0].rows
-    devices = jax.local_devices()[: len(lanes)]
-    padded = [*lanes, *lanes[-1:] * (-len(lanes) % len(devices))]
-    steps = [-(-len(lane.train) // recipe.batch_size) for lane in padded]
-    recipe = dataclasses.replace(recipe, is_padded=min(steps) < max(steps))
+class _Program:
+    """The program that trains some lanes for an epoch, with the arrays that all epochs read.
 
-    def batches_at(epoch: int) -> Batches:
-        """Return the batches of all lanes: (lanes, S, B)."""
-        found = [batches_of(recipe, lane.train, lane.seed, epoch, max(steps)) for lane in padded]
-        return Batches(*map(np.stack, zip(*found, strict=True)))
+    Args:
+        lanes: lanes with the same recipe and number of epochs.
 
-    with jax.enable_x64(recipe.dtype == "float64"):
-        mesh = jax.sharding.Mesh(np.array(devices), ("lanes",))
-        place = lambda tree, *axes: jax.device_put(tree, jax.NamedSharding(mesh, jax.P(*axes)))
-        values = {name: np.array([lane.values[name] for lane in padded], recipe.dtype) for name in lanes[0].values}
-        keys = jax.vmap(jax.random.key)(np.array([lane.seed for lane in padded], np.int32))
-        values, keys = place((values, keys), "lanes")
-        weights = place(np.stack([lane.rows.weights for lane in padded]), "lanes")
-        inputs, targets = place((jnp.asarray(rows.inputs), jnp.asarray(rows.targets)))
-        rows = TrainingRows(inputs, targets, weights)
+    Attributes:
+        memory: the memory in bytes that an epoch needs, on all devices together.
+    """
+
+    def __init__(self, lanes: list[Lane]):
+        recipe, rows = lanes[0].recipe, lanes[0].rows
+        devices = jax.local_devices()[: len(lanes)]
+        self.lanes, self.padded = lanes, [*lanes, *lanes[-1:] * (-len(lanes) % len(devices))]
+        steps = [-(-len(lane.train) // recipe.batch_size) for lane in self.padded]
+        self.recipe, self.steps = dataclasses.replace(recipe, is_padded=min(steps) < max(steps)), max(steps)
+        self.mesh = jax.sharding.Mesh(np.array(devices), ("lanes",))
+        names, keys = lanes[0].values, np.array([lane.seed for lane in self.padded], np.int32)
+        values = {name: np.array([lane.values[name] for lane in self.padded], recipe.dtype) for name in names}
+        weights = np.stack([lane.rows.weights for lane in self.padded])
+        self.values, self.keys, weights = self._place((values, jax.vmap(jax.random.key)(keys), weights), "lanes")
+        inputs, targets = self._place((jnp.asarray(rows.inputs), jnp.asarray(rows.targets)))
+        self.rows = TrainingRows(inputs, targets, weights)
         axes = (0, 0, TrainingRows(None, None, 0), 0, 0, None)
-        run = jax.jit(jax.vmap(functools.partial(run_epoch, recipe), in_axes=axes), donate_argnums=1)
+        run = jax.jit(jax.vmap(functools.partial(run_epoch, self.recipe), in_axes=axes), donate_argnums=1)
+        shapes = jax.eval_shape(lambda: start(recipe, lanes[0].values, jax.random.key(0)))
+        sharding = jax.NamedSharding(self.mesh, jax.P("lanes"))
+        stacked = lambda leaf: jax.ShapeDtypeStruct((len(self.padded), *leaf.shape), leaf.dtype, sharding=sharding)
+        fitting = jax.tree.map(stacked, shapes)
+        number = np.int32(0)
+        self._epoch = run.lower(self.values, fitting, self.rows, self._batches(0), self.keys, number).compile()
+        self.memory = _needed(self._epoch.memory_analysis()) * len(devices)
+
+    def run(self, trained: TrainedNets, stop: Interruption, say: Say | None) -> dict[str, Mapping[str, Any]]:
+        """Train, and return the attributes of a fitted estimator for each lane, by its name."""
         # `vmap` would not make this faster, but its program takes several times as long to compile.
-        begin = compiled(start, lanes[0].recipe)
-        each = [begin(dict(lane.values), jax.random.key(lane.seed)) for lane in padded]
-        fitting = place(jax.tree.map(lambda *leaves: np.stack(leaves), *each), "lanes")
+        begin, epochs = compiled(start, self.lanes[0].recipe), self.lanes[0].epochs
+        each = [begin(dict(lane.values), jax.random.key(lane.seed)) for lane in self.padded]
+        fitting = self._place(jax.tree.map(lambda *leaves: np.stack(leaves), *each), "lanes")
         losses: list[jax.Array] = []
         for epoch in range(epochs):
             jax.block_until_ready(losses[-2:-1])  # otherwise all epochs would be queued at once
             if stop.requested and losses:
                 trained.interrupted = f"the candidates were trained for {epoch} of {epochs} epochs"
                 break
-            fitting, loss = run(values, fitting, rows, place(batches_at(epoch), "lanes"), keys, np.int32(epoch))
+            batches, number = self._batches(epoch), np.int32(epoch)
+            fitting, loss = self._epoch(self.values, fitting, self.rows, batches, self.keys, number)
             losses.append(loss)
             if say is not None and (epoch + 1) % max(1, epochs // 10) == 0:
-                say(f"epoch {epoch + 1}/{epochs} of {len(lanes)} fits, loss {float(loss.mean()):.4f}")
+                say(f"epoch {epoch + 1}/{epochs} of {len(self.lanes)} fits, loss {float(loss.mean()):.4f}")
         fitting, history = jax.device_get(fitting), np.stack(jax.device_get(losses), 1)  # (lanes, epochs)
-    for index, lane in enumerate(lanes):
-        rows_of_history = [{"epoch": i + 1, "train_loss": float(loss)} for i, loss in enumerate(history[index])]
-        one = jax.tree.map(functools.partial(_taken, index), fitting)
-        trained.nets[lane.name] = {
-            "fitting_": one, "history_": rows_of_history, "n_iter_": len(losses), "seed_": lane.seed
-        }  # fmt: skip
+        found: dict[str, Mapping[str, Any]] = {}
+        for index, lane in enumerate(self.lanes):
+            rows = [{"epoch": i + 1, "train_loss": float(loss)} for i, loss in enumerate(history[index])]
+            one = jax.tree.map(functools.partial(_taken, index), fitting)
+            found[lane.name] = {"fitting_": one, "history_": rows, "n_iter_": len(losses), "seed_": lane.seed}
+        return found
+
+    def _batches(self, epoch: int) -> Batches:
+        """Return the batches of all lanes: (lanes, S, B)."""
+        found = [batches_of(self.recipe, lane.train, lane.seed, epoch, self.steps) for lane in self.padded]
+        batches: Batches = self._place(Batches(*map(np.stack, zip(*found, strict=True))), "lanes")
+        return batches
+
+    def _place(self, tree: Any, *axes: str) -> Any:
+        return jax.device_put(tree, jax.NamedSharding(self.mesh, jax.P(*axes)))
+
+
+def _needed(found: Any) -> float:
+    """Return the bytes that a device needs by an analysis of a program, or 1 if the platform has no analysis."""
+    if found is None:
+        return 1.0
+    kept = found.argument_size_in_bytes + found.output_size_in_bytes - found.alias_size_in_bytes
+    return float(kept + found.temp_size_in_bytes)
 
 
 def _taken(index: int, leaf: np.ndarray) -> np.ndarray:

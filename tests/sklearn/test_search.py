@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import re
 import signal
 import time
 from typing import ClassVar
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import loguniform, uniform
 from sklearn import model_selection
+from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -73,6 +75,28 @@ def test_all_values_and_folds_are_in_one_program(monkeypatch):
     grid = {"module__units": [8, 16], "module__rate": [0.1, 0.2], "batch_size": [32, 64]}
     GridSearchCV(model(), grid, cv=2, refit=False).fit(x, y)
     assert sorted(groups) == [4, 4, 4, 4], "a program for each shape"
+
+
+class Wide(Net):
+    """Few parameters, and large arrays between the layers."""
+
+    def forward(self, x):
+        wide = F.relu(x[:, None, :] * np.arange(1, 5, dtype=np.float32)[:, None]).repeat(100, 1)
+        return self.out(self.drop(F.relu(self.hidden(wide)))).mean(1)
+
+
+def test_a_group_that_needs_too_much_memory_is_divided(monkeypatch, capsys):
+    from funcnet.sklearn import together
+
+    x, y = digits(200)
+    wide = GridSearchCV(model(Wide), GRID, cv=3, refit=False)
+    expected = wide.fit(x, y)
+    monkeypatch.setattr(together, "_free_memory", lambda: 300e6)
+    found = clone(wide).set_params(verbose=1).fit(x, y)
+    assert re.search(r"18 fits do not fit into the memory at once; training \d at a time", capsys.readouterr().out)
+    np.testing.assert_allclose(scores(found), scores(expected), atol=0.016)
+    GridSearchCV(model(), GRID, cv=3, refit=False, verbose=1).fit(x, y)
+    assert "memory" not in capsys.readouterr().out, "a net without large arrays fits"
 
 
 def test_the_net_is_made_a_few_times_and_not_once_for_each_step():
