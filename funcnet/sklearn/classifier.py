@@ -31,8 +31,9 @@ class Classifier(ClassifierMixin, Estimator):
         module: a class of nets, or a function that returns a net. The net maps a batch (B, …) to logits (B, classes),
             or (B,) or (B, 1) for two classes. If the constructor has the arguments `in_features` and `out_features`,
             they get the number of features and of classes. None trains `MLP`.
-        criterion: function `criterion(outputs, codes)` that returns one loss for each row, or a loss class of
-            `funcnet.nn`. `codes` are the positions of the targets in `classes_`. The default is the cross-entropy.
+        criterion: function `criterion(outputs, codes)` that returns one loss for each row, or a loss of
+            `funcnet.nn`, a class or an instance. `codes` are the positions of the targets in `classes_`. The default is
+            the cross-entropy.
         optimizer: "adam", "adamw", "nadam", "radam", "rmsprop", "adagrad", "sgd", or a function
             `optimizer(learning_rate, **parameters)` that returns an optax transformation.
         lr: learning rate.
@@ -135,6 +136,10 @@ class Classifier(ClassifierMixin, Estimator):
             logits = np.concatenate([np.zeros_like(logits), logits], 1)
         return np.asarray(scipy.special.softmax(logits, axis=1))
 
+    def both_classes(self, found: np.ndarray) -> np.ndarray:
+        """Return probabilities (N, classes). A net with one output has given that of the second of two classes."""
+        return np.concatenate([1 - found, found], 1) if found.shape[1] == 1 < len(self.classes_) else found
+
     def predict(self, X: Any) -> np.ndarray:
         """Return the classes (N,)."""
         best = self.predict_proba(X).argmax(1)
@@ -150,8 +155,9 @@ class Classifier(ClassifierMixin, Estimator):
         codes = np.searchsorted(self.classes_, y).clip(0, len(self.classes_) - 1)
         if (unknown := y[self.classes_[codes] != y]).size:
             raise ValueError(
-                f"Classifier: y has a class that is not in the first call; expected one of {self.classes_.tolist()}, "
-                f"got {unknown.tolist()[0]!r}. Pass classes= to the first call of partial_fit."
+                f"{type(self).__name__}: y has a class that is not in the first call; expected one of "
+                f"{self.classes_.tolist()}, got {unknown.tolist()[0]!r}. Pass classes= to the first call of "
+                "partial_fit."
             )
         return codes.astype(np.int32)
 

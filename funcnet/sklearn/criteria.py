@@ -1,5 +1,6 @@
 """Loss functions of the user, with one loss for each row."""
 
+import copy
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,8 @@ def by_row(criterion: Any) -> Callable[[jax.Array, jax.Array], jax.Array]:
     """Return a function of (outputs, targets) that computes one loss for each row.
 
     Args:
-        criterion: such a function, or a loss class of `funcnet.nn`, which is made with `reduction="none"`.
+        criterion: such a function, or a loss of `funcnet.nn`, a class or an instance, which is used with
+            `reduction="none"`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -24,8 +26,11 @@ def by_row(criterion: Any) -> Callable[[jax.Array, jax.Array], jax.Array]:
         Array([1., 1.], dtype=float32)
     """
     if isinstance(criterion, type) and issubclass(criterion, nn.Module):
-        net: nn.Module = criterion(reduction="none")  # type: ignore[call-arg]
-        criterion = lambda outputs, targets: net.apply({}, {}, outputs, targets)[0]
+        criterion = criterion()
+    if isinstance(criterion, nn.Module):
+        net = copy.deepcopy(criterion)
+        net.reduction = "none"
+        criterion = lambda outputs, targets: net.apply(*net.init(jax.random.key(0)), outputs, targets)[0]
 
     def losses(outputs: jax.Array, targets: jax.Array) -> jax.Array:
         if outputs.shape != targets.shape and outputs.size == targets.size:  # (B,) and (B, 1) would broadcast
@@ -33,8 +38,8 @@ def by_row(criterion: Any) -> Callable[[jax.Array, jax.Array], jax.Array]:
         found: jax.Array = criterion(outputs, targets)
         if found.shape not in (outputs.shape, outputs.shape[:1]):
             raise ValueError(
-                f"criterion: the losses have the wrong shape; expected one for each of the {len(outputs)} rows, got "
-                f"{found.shape}. Use reduction='none'."
+                f"criterion: the losses have the wrong shape; expected one for each row, got the shape "
+                f"{found.shape} for {len(outputs)} rows. Use reduction='none'."
             )
         return found.reshape(len(found), -1).mean(1)
 
@@ -45,7 +50,7 @@ class EarlyStopping:
     """A callback that ends the training when a loss has not improved for some epochs.
 
     Args:
-        monitor: "valid_loss", which needs `validation_fraction`, or "train_loss".
+        monitor: "valid_loss", for which the estimator must hold out rows, or "train_loss".
         patience: number of epochs without an improvement.
         min_delta: a loss must be smaller than the best one by more than this number to be an improvement.
 
@@ -63,7 +68,7 @@ class EarlyStopping:
         if self.monitor not in row:
             raise ValueError(
                 f"EarlyStopping: {self.monitor!r} is not measured; expected one of {', '.join(row)}, got "
-                f"{self.monitor!r}. Set validation_fraction for valid_loss."
+                f"{self.monitor!r}. Let the estimator hold out rows for valid_loss."
             )
         return self.ends(estimator.history_[estimator.begun_ :])
 

@@ -1,5 +1,6 @@
 """scikit-learn's interface for any net: what `Classifier` and `Regressor` have in common."""
 
+import dataclasses
 import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +16,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from funcnet import nn
-from funcnet.sklearn.parameters import Blueprint, ModuleMaker, NetMaker, check_names
+from funcnet.sklearn.fingerprint import fingerprint
+from funcnet.sklearn.parameters import Blueprint, ModuleMaker, NetMaker, Traces, check_names
 from funcnet.sklearn.together import Lane, TrainedNets, digest
 from funcnet.sklearn.training import (
     Fitting,
@@ -29,23 +31,42 @@ from funcnet.sklearn.training import (
     start,
 )
 
-__all__ = ["Callback", "Estimator"]
+__all__ = ["Callback", "Estimator", "Names"]
 
 ROWS = 1024  # rows that `predict` gives to the net at a time
 Callback = Callable[["Estimator", Mapping[str, Any]], bool | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """The names that parameters have in scikit-learn's interface of a class.
+
+    Attributes:
+        epochs: the number of epochs.
+        held_out: the share of the rows that are held out.
+        shuffle: whether each epoch has a new order of the rows.
+    """
+
+    epochs: str = "max_epochs"
+    held_out: str = "validation_fraction"
+    shuffle: str = "shuffle"
 
 
 class Estimator(BaseEstimator):
     """The base class of `Classifier` and `Regressor`.
 
     Subclasses define `targets`, `outputs` and `row_losses`. A subclass whose parameters have other names defines
-    `named`, `prefixes` and `maker` too.
+    `names`, `prefixes` and `maker` too.
+
+    Attributes:
+        names: the names of some parameters.
+        prefixes: the prefixes of the parameters of the net and of the optimizer.
+        knows_rows: see `Recipe`.
     """
 
-    named: ClassVar[Mapping[str, str]] = {
-        "epochs": "max_epochs", "held out": "validation_fraction", "shuffle": "shuffle"
-    }  # fmt: skip
+    names: ClassVar[Names] = Names()
     prefixes: ClassVar[tuple[str, str]] = ("module__", "optimizer__")
+    knows_rows: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -70,8 +91,7 @@ class Estimator(BaseEstimator):
         self.callbacks, self.validation_fraction = callbacks, validation_fraction
         self.warm_start, self.dtype = warm_start, dtype
         self.random_state, self.verbose = random_state, verbose
-        for name, value in parameters.items():
-            setattr(self, name, value)
+        self._keep(parameters)
 
     def targets(self, y: Any, reset: bool) -> np.ndarray:
         """Check the targets, and return them in the form in which `loss` needs them."""
@@ -104,8 +124,10 @@ class Estimator(BaseEstimator):
         given = {**self.further_parameters(), "lr": self.lr}
         return maker, maker.given(where, given, rows.inputs.shape[1], self.outputs())
 
-    def further_names(self, params: Mapping[str, Any]) -> Iterable[str]:
-        """Return the parameters without a prefix that are not in the signature, if `params` are set."""
+    def further_names(self, params: Mapping[str, Any]) -> Iterable[str] | None:
+        """Return the parameters without a prefix that are not in the signature, if `params` are set. None stands for
+        any names.
+        """
         return ()
 
     fitting_: Fitting
@@ -123,9 +145,12 @@ class Estimator(BaseEstimator):
 
     def further_parameters(self) -> dict[str, Any]:
         """Return the parameters that are not in the signature: those of the module and of the optimizer."""
-        known = [*signature(type(self)).parameters, "trained_nets"]
-        is_own = lambda name: name not in known and not name.startswith("_") and not name.endswith("_")
-        return {name: value for name, value in vars(self).items() if is_own(name)}
+        return dict(getattr(self, "_further", {}))
+
+    def _keep(self, further: Mapping[str, Any]) -> None:
+        """Keep parameters that are not in the signature. As attributes, they could hide methods."""
+        if further:
+            self._further = {**self.further_parameters(), **further}
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, also those of the module and of the optimizer, such as `module__rate`.
@@ -134,13 +159,18 @@ class Estimator(BaseEstimator):
             ValueError: if a name is unknown. The message has the nearest names.
         """
         self._check_names(params, params)
+        known = signature(type(self)).parameters
         for name, value in params.items():
-            setattr(self, name, value)
+            if name in known:
+                setattr(self, name, value)
+        self._keep({name: value for name, value in params.items() if name not in known})
         return self
 
     def _check_names(self, names: Iterable[str], params: Mapping[str, Any]) -> None:
-        known = [name for name, one in signature(type(self)).parameters.items() if one.kind is not one.VAR_KEYWORD]
-        check_names(type(self).__name__, names, [*known, *self.further_names(params)], self.prefixes)
+        further = self.further_names(params)
+        if further is not None:
+            known = [name for name, one in signature(type(self)).parameters.items() if one.kind is not one.VAR_KEYWORD]
+            check_names(type(self).__name__, names, [*known, *further], self.prefixes)
 
     def __sklearn_clone__(self) -> Self:
         """Return an estimator with the same parameters, which is not fitted; see `sklearn.base.clone`."""
@@ -178,7 +208,7 @@ class Estimator(BaseEstimator):
         key = jax.random.key(self.seed_)
         rows, held_out = self._divided(rows, key)
         count = len(rows.weights)
-        recipe, values = self._recipe(count), dict(self.blueprint_.values)
+        recipe, values = self._recipe(rows), dict(self.blueprint_.values)
         fitting = self.fitting_ if continues else compiled(start, recipe)(values, key)
         run, measure = compiled(run_epoch, recipe), compiled(mean_loss, recipe)
         rows = TrainingRows(*map(jnp.asarray, rows))
@@ -212,23 +242,29 @@ class Estimator(BaseEstimator):
         """Raise a ValueError for a parameter that is wrong."""
         where = type(self).__name__
         self._check_names(self.further_parameters(), {})
+        callbacks = self.callbacks or ()
+        if not isinstance(callbacks, Iterable) or not all(map(callable, callbacks)):
+            raise ValueError(
+                f"{where}: callbacks are wrong; expected a list of functions (estimator, row), got {callbacks!r}."
+            )
         if self.dtype not in ("float32", "float64"):
             raise ValueError(f"{where}: unknown dtype; expected float32 or float64, got {self.dtype!r}.")
-        for name in (self.named["epochs"], "batch_size"):
+        for name in (self.names.epochs, "batch_size"):
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{where}: {name} is wrong; expected a whole number of at least 1, got {value!r}.")
         held = self._held_out()
         if not (isinstance(held, numbers.Real) and 0 <= held < 1):
             raise ValueError(
-                f"{where}: {self.named['held out']} is wrong; expected a share of the rows, 0 to below 1, got {held!r}."
+                f"{where}: {self.names.held_out} is out of range; expected a share of the rows, at least 0 and below "
+                f"1, got {held!r}."
             )
 
     def _epochs(self) -> int:
-        return int(getattr(self, self.named["epochs"]))
+        return int(getattr(self, self.names.epochs))
 
     def _held_out(self) -> float:
-        fraction: float | None = getattr(self, self.named["held out"])
+        fraction: float | None = getattr(self, self.names.held_out)
         return 0.0 if fraction is None else fraction
 
     def _read(self, x: Any, y: Any, sample_weight: Any, reset: bool) -> TrainingRows:
@@ -245,8 +281,8 @@ class Estimator(BaseEstimator):
 
     def _blueprint(self, rows: TrainingRows) -> Blueprint:
         example = jax.ShapeDtypeStruct((1, *rows.inputs.shape[1:]), rows.inputs.dtype)
-        blueprint = Blueprint.of(*self.maker(rows), example)
-        shape = blueprint.output_shape(example)
+        blueprint = Blueprint.of(*self.maker(rows), example, self._traces())
+        shape = blueprint.output_shape
         if shape[:1] != (1,) or math.prod(shape) not in self.widths():
             raise ValueError(
                 f"{type(self).__name__}: the net returns the wrong number of outputs; expected "
@@ -254,62 +290,89 @@ class Estimator(BaseEstimator):
             )
         return blueprint
 
-    def _recipe(self, count: int) -> Recipe:
-        size = int(min(self.batch_size, count))
-        shuffle = bool(getattr(self, self.named["shuffle"]))
-        return Recipe(self.blueprint_, self.row_losses(), size, shuffle, self.dtype)
+    def _traces(self) -> Traces:
+        """Return what has been traced for the same search. The functions of the user do not change during a search."""
+        return self.trained_nets.traces if hasattr(self, "trained_nets") else {}
+
+    def _recipe(self, rows: TrainingRows) -> Recipe:
+        count, dtype, loss = len(rows.weights), np.dtype(self.dtype), self.row_losses()
+        outputs = jax.ShapeDtypeStruct((1, *self.blueprint_.output_shape[1:]), dtype)
+        targets = jax.ShapeDtypeStruct((1, *rows.targets.shape[1:]), rows.targets.dtype)
+        traces, key = self._traces(), (loss, outputs.shape, targets.shape, dtype)
+        trace = jax.make_jaxpr(lambda *pair: loss(*pair))  # JAX has kept the trace of `loss` itself
+        criterion = traces[key] = traces.get(key) or fingerprint(trace(outputs, targets))
+        size, shuffle = int(min(self.batch_size, count)), bool(getattr(self, self.names.shuffle))
+        return Recipe(self.blueprint_, criterion, loss, size, shuffle, self.knows_rows, self.dtype)
 
     def _divided(self, rows: TrainingRows, key: jax.Array) -> tuple[TrainingRows, TrainingRows | None]:
         """Return the rows to train on, and those that are held out to measure the loss."""
-        held = int(np.ceil(self._held_out() * len(rows.weights)))
+        held = self.held_out_count(len(rows.weights))
         if not held:
             return rows, None
         if held == len(rows.weights):
             raise ValueError(
-                f"{type(self).__name__}: {self.named['held out']} leaves no rows to train on; expected a smaller share "
+                f"{type(self).__name__}: {self.names.held_out} leaves no rows to train on; expected a smaller share "
                 f"of {held} rows, got {self._held_out()!r}."
             )
         order = self.divided_order(len(rows.weights), held, key)
         training, held_out = (TrainingRows(*(array[part] for array in rows)) for part in (order[held:], order[:held]))
         return training, held_out
 
+    def held_out_count(self, count: int) -> int:
+        """Return the number of rows that are held out."""
+        return math.ceil(self._held_out() * count)
+
     def divided_order(self, count: int, held: int, key: jax.Array) -> np.ndarray:
         """Return the numbers of the rows in a new order. The first `held` of them are held out."""
         return np.asarray(jax.random.permutation(jax.random.fold_in(key, 2**31), count))
 
-    def lane(self, candidate: Mapping[str, Any], trained: TrainedNets, train: np.ndarray) -> Lane | None:
+    def lane(self, candidate: Mapping[str, Any], trained: TrainedNets, fold: int) -> Lane | None:
         """Return the lane of a candidate on a fold, for `train_together`, or None if it must be trained alone.
 
         Args:
             candidate: the parameters that differ from those of this estimator.
             trained: the data of the search.
-            train: the numbers of the rows to train on.
+            fold: number of the fold.
         """
+        train, _ = trained.splits[fold]
         one = clone(self).set_params(**clone(dict(candidate), safe=False))
-        vars(one).pop("trained_nets", None)
         try:
             one._check()
             if one.callbacks or one._held_out() or one.warm_start:
                 return None
-            if one.dtype not in trained.read:
-                trained.read[one.dtype] = clone(one)._read(trained.x, trained.y, trained.weights, reset=True)
-            parts = (trained.x, trained.y, trained.weights)
-            x, y, weights = (None if part is None else _taken(part, train) for part in parts)
-            rows = one._read(x, y, weights, reset=True)
-            if not np.array_equal(rows.targets, trained.read[one.dtype].targets[train]):
+            rows = one._read_fold(trained, fold, candidate)
+            everything = trained.read[one.dtype]
+            if not np.array_equal(rows.targets, everything.targets[train]):
                 return None  # a class is missing in this fold
             name = digest(one, rows)
             one._begin()
-            one.blueprint_ = one._blueprint(rows)
-            recipe = one._recipe(len(train))
-            hash(recipe)
+            with jax.enable_x64(one.dtype == "float64"):
+                one.blueprint_ = one._blueprint(rows)
+                recipe = one._recipe(rows)
         except Exception:  # raised again when scikit-learn fits the candidate
             return None
-        everything = trained.read[one.dtype]
         weights = np.zeros_like(everything.weights)
         weights[train] = rows.weights  # `class_weight` makes them depend on the fold
         values, read = one.blueprint_.values, everything._replace(weights=weights)
         return Lane(name, recipe, one._epochs(), one.seed_, values, read, train)
+
+    def _read_fold(self, trained: TrainedNets, fold: int, candidate: Mapping[str, Any]) -> TrainingRows:
+        """Return the rows of a fold. They are read once for all candidates with the same dtype and class weights."""
+        if self.dtype not in trained.read:
+            trained.read[self.dtype] = clone(self)._read(trained.x, trained.y, trained.weights, reset=True)
+        key = (self.dtype, fold)
+        if key not in trained.folds or "class_weight" in candidate:
+            parts = (trained.x, trained.y, trained.weights)
+            x, y, weights = (None if part is None else _taken(part, trained.splits[fold][0]) for part in parts)
+            rows = self._read(x, y, weights, reset=True)
+            learnt = {name: value for name, value in vars(self).items() if name.endswith("_")}
+            if "class_weight" in candidate:
+                return rows
+            trained.folds[key] = (rows, learnt)
+        rows, found = trained.folds[key]
+        for name, value in found.items():
+            setattr(self, name, value)
+        return rows
 
     # -------------------------------------------------------------------------------------------------- prediction
 
@@ -317,7 +380,8 @@ class Estimator(BaseEstimator):
         """Return the outputs of the net: (N, …)."""
         check_is_fitted(self, "fitting_")
         x = validate_data(self, x, reset=False, dtype=np.dtype(self.dtype), allow_nd=True)
-        run, values = compiled(outputs_of, self._recipe(1)), dict(self.blueprint_.values)
+        recipe = Recipe(self.blueprint_, "", no_loss, 1, False, False, self.dtype)  # whatever the loss and the batches
+        run, values = compiled(outputs_of, recipe), dict(self.blueprint_.values)
         size = min(ROWS, 1 << (len(x) - 1).bit_length())  # few shapes, so few programs are compiled
         found = []
         for begin in range(0, len(x), size):
@@ -326,6 +390,11 @@ class Estimator(BaseEstimator):
             with jax.enable_x64(self.dtype == "float64"):
                 found.append(np.asarray(run(values, self.fitting_, padded))[: len(part)])
         return np.concatenate(found)
+
+
+def no_loss(outputs: jax.Array, targets: jax.Array) -> jax.Array:
+    """The loss of a recipe that only predicts."""
+    raise NotImplementedError
 
 
 def _checked_weights(where: str, weights: Any, count: int, dtype: np.dtype) -> np.ndarray:

@@ -7,19 +7,28 @@ the net computes, for example to find a shape.
 
 import dataclasses
 import difflib
-import functools
 import inspect
 import numbers
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import optax
 
 from funcnet import nn, tree
+from funcnet.sklearn.fingerprint import fingerprint
 from funcnet.sklearn.networks import MLP
 
-__all__ = ["Blueprint", "ModuleMaker", "NetMaker", "check_arguments", "check_names", "nearest", "without_prefix"]
+__all__ = [
+    "Blueprint",
+    "ModuleMaker",
+    "NetMaker",
+    "Traces",
+    "check_arguments",
+    "check_names",
+    "nearest",
+    "without_prefix",
+]
 
 OPTIMIZERS = {name: getattr(optax, name) for name in ("adagrad", "adam", "adamw", "nadam", "radam", "rmsprop", "sgd")}
 Given = Mapping[str, Any]
@@ -40,6 +49,17 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Return the known names that resemble `name`, or all of them."""
     known = list(known)
     return ", ".join(difflib.get_close_matches(name, known, n=3, cutoff=0.3) or known)
+
+
+class Traced(NamedTuple):
+    """What tracing has found: the names of the floats that can be traced, sorted, and as in `Blueprint`."""
+
+    names: tuple[str, ...]
+    program: str
+    output_shape: tuple[int, ...]
+
+
+Traces = dict[Any, Any]  # {what was traced: `Traced`, or the `fingerprint` of a loss}
 
 
 class NetMaker(Protocol):
@@ -101,41 +121,50 @@ class ModuleMaker:
 
 @dataclasses.dataclass(frozen=True)
 class Blueprint:
-    """How the net and the optimizer of an estimator are made.
+    """How the net and the optimizer of an estimator are made. Equal blueprints have the same compiled programs.
 
     Attributes:
-        maker: makes both.
-        key: what tells blueprints of different programs apart: names, types and values of the fixed parameters.
-        fixed: the parameters that are part of the program, as sorted pairs (name, value).
+        names: the names of the parameters that the program reads, sorted.
+        program: a `fingerprint` of a training step, without the loss, and of a prediction.
+        maker: makes the net and the optimizer.
+        fixed: the parameters that are part of the program.
         values: {name: float}, the parameters that the program reads.
+        output_shape: shape of the outputs for one row.
     """
 
-    maker: NetMaker
-    key: Any
-    fixed: tuple[tuple[str, Any], ...] = dataclasses.field(compare=False)
+    names: tuple[str, ...]
+    program: str
+    maker: NetMaker = dataclasses.field(compare=False)
+    fixed: Given = dataclasses.field(compare=False)
     values: Mapping[str, float] = dataclasses.field(compare=False)
+    output_shape: tuple[int, ...] = dataclasses.field(compare=False)
 
     @classmethod
-    def of(cls, maker: NetMaker, given: Given, example: jax.ShapeDtypeStruct) -> "Blueprint":
+    def of(cls, maker: NetMaker, given: Given, example: jax.ShapeDtypeStruct, known: Traces) -> "Blueprint":
         """Return the blueprint for some parameters.
 
         Args:
             maker: makes the net and the optimizer.
             given: the parameters.
-            example: shape and dtype of inputs.
+            example: shape and dtype of one row of inputs: (1, …).
+            known: what was traced for the same search before. A new entry is added.
 
         Raises:
             TypeError, ValueError: if the net or the optimizer does not accept a value.
         """
         floats = {name: float(value) for name, value in given.items() if isinstance(value, numbers.Real)
                   and not isinstance(value, numbers.Integral)}  # fmt: skip
-        maker.net(given)  # the constructor's own checks of its values
-        others = tuple((name, value) for name, value in sorted(given.items()) if name not in floats)
-        blueprint = cls(maker, _frozen(others), others, {})
-        search = _traceable if _is_hashable(blueprint) else _traceable.__wrapped__
-        traced = search(blueprint, tuple(sorted(floats)), example.shape, example.dtype)
-        fixed = tuple((name, value) for name, value in sorted(given.items()) if name not in traced)
-        return cls(maker, _frozen(fixed), fixed, {name: floats[name] for name in traced})
+        layers = _layers(maker.net(given))  # the constructor's own checks of its values
+        others = {name: value for name, value in given.items() if name not in floats}
+        key = (maker, _frozen(others), tuple(sorted(floats)), example.shape, example.dtype)
+        traced = known.get(key) if _is_hashable(key) else None
+        if traced is None:
+            traced = _traced(maker, given, floats, example, layers)
+            if _is_hashable(key) and len(traced.names) == len(floats):  # otherwise it depends on the other floats
+                known[key] = traced
+        fixed = {name: value for name, value in given.items() if name not in traced.names}
+        values = {name: floats[name] for name in traced.names}
+        return cls(traced.names, traced.program, maker, fixed, values, traced.output_shape)
 
     def net(self, values: Given) -> nn.Module:
         """Return the net. `values` are the values that the program reads, also traced."""
@@ -147,12 +176,7 @@ class Blueprint:
 
     def given(self, values: Given) -> dict[str, Any]:
         """Return all parameters."""
-        return {**dict(self.fixed), **values}
-
-    def output_shape(self, example: jax.ShapeDtypeStruct) -> tuple[int, ...]:
-        """Return the shape of the outputs for inputs like `example`."""
-        find = _output_shape if _is_hashable(self) else _output_shape.__wrapped__
-        return find(self, tuple(sorted(self.values.items())), example.shape, example.dtype)
+        return {**self.fixed, **values}
 
 
 def without_prefix(prefix: str, given: Given) -> dict[str, Any]:
@@ -191,46 +215,46 @@ def _is_hashable(value: Any) -> bool:
     return True
 
 
-@functools.lru_cache(maxsize=256)
-def _output_shape(blueprint: Blueprint, values: Any, shape: tuple[int, ...], dtype: Any) -> tuple[int, ...]:
-    def outputs(x: jax.Array) -> Any:
-        net = blueprint.net(dict(values))
-        return net.apply(*tree.cast(net.init(jax.random.key(0)), dtype), x)[0]
-
-    return tuple(jax.eval_shape(outputs, jax.ShapeDtypeStruct(shape, dtype)).shape)
+def _layers(net: nn.Module) -> list[type]:
+    return [type(module) for module in net.modules()]
 
 
-@functools.lru_cache(maxsize=256)
-def _traceable(blueprint: Blueprint, names: tuple[str, ...], shape: tuple[int, ...], dtype: Any) -> list[str]:
-    """Return the names of the floats with which the net and the optimizer can be traced. The others are part of the
-    program.
-    """
-    example = jax.ShapeDtypeStruct(shape, dtype)
+def _traced(maker: NetMaker, given: Given, floats: Given, example: jax.ShapeDtypeStruct, layers: list[type]) -> Traced:
+    """Trace a net and its optimizer with those floats as tracers that they accept."""
+    scalar = jax.ShapeDtypeStruct((), example.dtype)
 
-    def traces(chosen: Iterable[str]) -> bool:
-        # Any number will do for the others.
-        given = {name: jax.ShapeDtypeStruct((), dtype) if name in chosen else 0.5 for name in names}
-        traced = {name: value for name, value in given.items() if name in chosen}
-        others = {name: value for name, value in given.items() if name not in chosen}
+    def trace(names: Iterable[str]) -> Traced:
+        step = lambda values, x: _once(maker, {**given, **values}, x, layers)
+        chosen = dict.fromkeys(sorted(names), scalar)
+        jaxpr, (outputs, _) = jax.make_jaxpr(step, return_shape=True)(chosen, example)
+        return Traced(tuple(chosen), fingerprint(jaxpr), tuple(outputs.shape))
+
+    def accepts(names: Iterable[str]) -> bool:
         try:
-            jax.eval_shape(lambda values, x: _once(blueprint, {**values, **others}, x), traced, example)
+            trace(names)
         except Exception:  # a constructor may raise anything for a tracer
             return False
         return True
 
-    return list(names) if traces(names) else [name for name in names if traces([name])]
+    try:
+        return trace(floats)
+    except Exception:  # likewise; what remains is raised for the concrete values
+        return trace([name for name in floats if accepts([name])])
 
 
-def _once(blueprint: Blueprint, values: Mapping[str, Any], x: jax.Array) -> Any:
-    """Make one training step that minimises the sum of the outputs."""
+def _once(maker: NetMaker, given: Given, x: jax.Array, layers: list[type]) -> tuple[jax.Array, Any]:
+    """Make one training step that minimises the sum of the outputs. Return (outputs in evaluation, updates)."""
     key = jax.random.key(0)
-    net, optimizer = blueprint.net(values), blueprint.transformation(values)
+    net, optimizer = maker.net(given), maker.transformation(given)
+    if _layers(net) != layers:
+        raise TypeError("the constructor makes other layers if it gets a tracer")
     params, state = tree.cast(net.init(key), x.dtype)
 
     def total(params: tree.Tree) -> Any:
-        outputs, _ = net.apply(params, state, x, training=True, rng=key)
-        return sum(leaf.sum() for leaf in jax.tree.leaves(outputs))
+        outputs, after = net.apply(params, state, x, training=True, rng=key)
+        return sum(leaf.sum() for leaf in jax.tree.leaves(outputs)), after
 
-    net.apply(params, state, x)  # evaluation may read other values
+    outputs, _ = net.apply(params, state, x)
+    gradient, after = jax.grad(total, has_aux=True)(params)
     with jax.numpy_dtype_promotion("standard"):  # as in training.py
-        return optimizer.update(jax.grad(total)(params), optimizer.init(params), params)
+        return outputs, (optimizer.update(gradient, optimizer.init(params), params), after)

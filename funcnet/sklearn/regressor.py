@@ -19,8 +19,8 @@ class Regressor(RegressorMixin, Estimator):
 
     Args:
         module: as in `Classifier`. The net maps a batch (B, …) to (B,) or (B, targets).
-        criterion: function `criterion(outputs, targets)` that returns one loss for each row, or a loss class of
-            `funcnet.nn`. The default is the mean squared error.
+        criterion: function `criterion(outputs, targets)` that returns one loss for each row, or a loss of
+            `funcnet.nn`, a class or an instance. The default is the mean squared error.
         optimizer, lr, max_epochs, batch_size, shuffle, callbacks, validation_fraction, warm_start, dtype, random_state,
             verbose: as in `Classifier`.
         **parameters: `module__NAME` and `optimizer__NAME`.

@@ -1,6 +1,6 @@
 """skorch's names and default values for scripts that search with scikit-learn."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
 
 import jax
@@ -12,7 +12,7 @@ import scipy.special
 from funcnet import nn
 from funcnet.sklearn.classifier import Classifier
 from funcnet.sklearn.criteria import by_row
-from funcnet.sklearn.estimators import Callback, Estimator
+from funcnet.sklearn.estimators import Callback, Estimator, Names
 from funcnet.sklearn.regressor import Regressor
 
 __all__ = ["NeuralNetBinaryClassifier", "NeuralNetClassifier", "NeuralNetRegressor"]
@@ -24,9 +24,7 @@ Optimizer = str | Callable[..., optax.GradientTransformation]
 class _Skorch(Estimator):
     """The parameters of the three classes."""
 
-    named: ClassVar[Mapping[str, str]] = {
-        "epochs": "max_epochs", "held out": "train_split", "shuffle": "iterator_train__shuffle"
-    }  # fmt: skip
+    names: ClassVar[Names] = Names(held_out="train_split", shuffle="iterator_train__shuffle")
     default_criterion: ClassVar[type[nn.Module]]
 
     def __init__(
@@ -42,18 +40,19 @@ class _Skorch(Estimator):
         train_split: float | None = None,
         callbacks: Sequence[Callback] | None = None,
         warm_start: bool = False,
+        device: str | None = None,
         dtype: Literal["float32", "float64"] = "float32",
         random_state: Any = None,
         verbose: int = 0,
         **parameters: Any,
     ):
+        self.device = device
         self.module, self.criterion, self.optimizer, self.lr = module, criterion, optimizer, lr
         self.max_epochs, self.batch_size = max_epochs, batch_size
         self.iterator_train__shuffle, self.train_split = iterator_train__shuffle, train_split
         self.callbacks, self.warm_start, self.dtype = callbacks, warm_start, dtype  # type: ignore[assignment]
         self.random_state, self.verbose = random_state, verbose
-        for name, value in parameters.items():
-            setattr(self, name, value)
+        self._keep(parameters)
 
     def row_losses(self) -> Callable[[jax.Array, jax.Array], jax.Array]:
         return nll_of_probabilities if self._is(nn.NLLLoss) else by_row(self._criterion())
@@ -63,7 +62,7 @@ class _Skorch(Estimator):
 
     def _is(self, kind: type[nn.Module]) -> bool:
         criterion = self._criterion()
-        return isinstance(criterion, type) and issubclass(criterion, kind)
+        return isinstance(criterion, kind) or (isinstance(criterion, type) and issubclass(criterion, kind))
 
 
 class NeuralNetClassifier(_Skorch, Classifier):
@@ -74,9 +73,10 @@ class NeuralNetClassifier(_Skorch, Classifier):
 
     Args:
         module: a class of nets, or a function that returns a net.
-        criterion: a loss class of `funcnet.nn`. With `NLLLoss`, the default, the net returns probabilities. With
-            `CrossEntropyLoss` and `BCEWithLogitsLoss`, it returns logits.
+        criterion: a loss of `funcnet.nn`, a class or an instance. With `NLLLoss`, the default, the net
+            returns probabilities. With `CrossEntropyLoss` and `BCEWithLogitsLoss`, it returns logits.
         optimizer, lr, max_epochs, batch_size, callbacks, warm_start, dtype, random_state, verbose: as in `Classifier`.
+        device: ignored: JAX chooses the devices.
         iterator_train__shuffle: whether each epoch has a new order of the rows.
         train_split: share of the rows that are held out, or None. `history_` then has their loss.
         **parameters: `module__NAME` and `optimizer__NAME`.
@@ -105,9 +105,7 @@ class NeuralNetClassifier(_Skorch, Classifier):
             found = scipy.special.expit(found)
         elif self._is(nn.CrossEntropyLoss):
             found = scipy.special.softmax(found, axis=1)
-        if found.shape[1] == 1 < len(self.classes_):
-            found = np.concatenate([1 - found, found], 1)
-        return np.asarray(found)
+        return self.both_classes(found)
 
 
 class NeuralNetBinaryClassifier(NeuralNetClassifier):
@@ -115,7 +113,7 @@ class NeuralNetBinaryClassifier(NeuralNetClassifier):
 
     Args:
         module, optimizer, lr, max_epochs, batch_size, iterator_train__shuffle, train_split, callbacks, warm_start,
-            dtype, random_state, verbose: as in `NeuralNetClassifier`.
+            device, dtype, random_state, verbose: as in `NeuralNetClassifier`.
         criterion: a loss class of `funcnet.nn`. The default is `BCEWithLogitsLoss`.
         **parameters: `module__NAME` and `optimizer__NAME`.
 
@@ -138,7 +136,7 @@ class NeuralNetRegressor(_Skorch, Regressor):
 
     Args:
         module, optimizer, lr, max_epochs, batch_size, iterator_train__shuffle, train_split, callbacks, warm_start,
-            dtype, random_state, verbose: as in `NeuralNetClassifier`.
+            device, dtype, random_state, verbose: as in `NeuralNetClassifier`.
         criterion: a loss class of `funcnet.nn`. The default is `MSELoss`.
         **parameters: `module__NAME` and `optimizer__NAME`.
 

@@ -4,13 +4,16 @@ A *lane* is one candidate on one fold. Lanes whose nets have the same shapes for
 group in one program. Several devices divide the lanes.
 """
 
+import contextlib
 import dataclasses
 import functools
-import os
+import math
 import pickle
+import re
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,6 +21,7 @@ import jax.numpy as jnp
 import joblib
 import numpy as np
 
+from funcnet.sklearn.parameters import Traces
 from funcnet.sklearn.training import Batches, Recipe, TrainingRows, batches_of, compiled, run_epoch, start
 from funcnet.train import Interruption
 
@@ -36,6 +40,8 @@ class TrainedNets:
         splits: [(numbers of the rows to train on, numbers of the rows to score)].
         nets: {`digest` of a lane: attributes of a fitted estimator}.
         read: {dtype: all rows, as an estimator has read them}.
+        folds: {(dtype, number of a fold): (its rows, attributes of an estimator that has read them)}.
+        traces: what has been traced for the candidates; see `Blueprint.of`.
         interrupted: what Ctrl-C has left out, or "".
         seconds: {`digest` of a lane: its share of the time that its group was trained}.
         fit_seconds: the mean of these times over the folds, for each candidate to score.
@@ -47,6 +53,8 @@ class TrainedNets:
     splits: Sequence[tuple[np.ndarray, np.ndarray]]
     nets: dict[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     read: dict[str, TrainingRows] = dataclasses.field(default_factory=dict)
+    folds: dict[tuple[str, int], tuple[TrainingRows, Mapping[str, Any]]] = dataclasses.field(default_factory=dict)
+    traces: Traces = dataclasses.field(default_factory=dict)
     interrupted: str = ""
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
     fit_seconds: list[float] = dataclasses.field(default_factory=list)
@@ -110,7 +118,8 @@ def train_together(
         KeyboardInterrupt: if Ctrl-C came before the first epoch had ended, or came twice.
         SystemExit: after SIGTERM.
     """
-    lanes = [[estimator.lane(candidate, trained, train) for train, _ in trained.splits] for candidate in candidates]
+    folds = range(len(trained.splits))
+    lanes = [[estimator.lane(candidate, trained, fold) for fold in folds] for candidate in candidates]
     groups: dict[Any, list[Lane]] = {}
     for lane in (lane for row in lanes for lane in row if lane is not None):
         groups.setdefault((lane.recipe, lane.epochs), []).append(lane)
@@ -134,13 +143,14 @@ def _train_group(lanes: list[Lane], trained: TrainedNets, stop: Interruption, sa
     """Train the lanes of a group by one program, or by several if one needs too much memory."""
     if len(lanes) == 1 or stop.requested:
         return
-    begin = time.perf_counter()
+    begin, free = time.perf_counter(), _free_memory()
     with jax.enable_x64(lanes[0].recipe.dtype == "float64"):
         program = _Program(lanes)
-        most = max(1, int(SHARE * _free_memory() / program.memory * len(lanes)))
-        if most < len(lanes):
+        parts = min(math.ceil(program.memory / (SHARE * free)), len(lanes))
+        if parts > 1:
+            most = math.ceil(len(lanes) / parts)
             if say is not None:
-                say(f"{len(lanes)} fits do not fit into the memory at once; training {most} at a time")
+                say(f"{len(lanes)} fits need too much memory; training {most} at a time")
             del program
             for first in range(0, len(lanes), most):
                 _train_group(lanes[first : first + most], trained, stop, say)
@@ -151,13 +161,14 @@ def _train_group(lanes: list[Lane], trained: TrainedNets, stop: Interruption, sa
 
 
 def _free_memory() -> float:
-    """Return the free memory of a device in bytes, or 4 GB if it is not known."""
-    if stats := jax.local_devices()[0].memory_stats():
-        return float(stats.get("bytes_limit", 4e9) - stats.get("bytes_in_use", 0))
-    try:
-        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, OSError, ValueError):
-        return 4e9
+    """Return the free memory of all devices in bytes, or 4 GB if it is not known."""
+    stats = [device.memory_stats() for device in jax.local_devices()]
+    if all(stats):
+        return float(sum(one.get("bytes_limit", 4e9) - one.get("bytes_in_use", 0) for one in stats))
+    with contextlib.suppress(OSError):
+        found = re.search(r"MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text(encoding="utf-8"))
+        return 1024.0 * int(found[1]) if found else 4e9
+    return 4e9
 
 
 class _Program:

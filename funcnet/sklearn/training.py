@@ -31,25 +31,31 @@ __all__ = [
 ]
 
 Values = Mapping[str, Any]
+RowLosses = Callable[[jax.Array, jax.Array], jax.Array]
 
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """What all candidates of a program have in common.
+    """What all candidates of a program have in common. Equal recipes have the same compiled programs.
 
     Attributes:
         blueprint: how the net and the optimizer are made.
+        criterion: a `fingerprint` of the loss.
         loss: function `loss(outputs, targets)`, which returns one loss for each row.
         batch_size: B.
         shuffle: whether each epoch reads the rows in a new order.
         dtype: dtype of the parameters and of the inputs.
+        knows_rows: whether the loss of a batch is divided by its number of rows, and not by the sum of their weights,
+            and the net gets `mask`, which tells the rows of a batch that count.
         is_padded: whether a batch may have no rows of a candidate, because other candidates have more batches.
     """
 
     blueprint: Blueprint
-    loss: Callable[[jax.Array, jax.Array], jax.Array]
+    criterion: str
+    loss: RowLosses = dataclasses.field(compare=False)
     batch_size: int
     shuffle: bool
+    knows_rows: bool
     dtype: str = "float32"
     is_padded: bool = False
 
@@ -134,12 +140,14 @@ def run_epoch(
     def step(carry: tuple[Fitting, jax.Array, jax.Array], batch: Any) -> tuple[Any, None]:
         (before, total, weight), (place, (chosen, counted)) = carry, batch
         weights = jnp.where(counted, rows.weights[chosen], jnp.zeros((), rows.weights.dtype))
+        divisor = counted.sum().astype(weights.dtype) if recipe.knows_rows else weights.sum()
+        mask = {"mask": counted} if recipe.knows_rows else {}
 
         def objective(params: tree.Tree) -> tuple[jax.Array, Any]:
             rng = jax.random.fold_in(drawn, place)
-            outputs, state = net.apply(params, before.state, rows.inputs[chosen], training=True, rng=rng)
+            outputs, state = net.apply(params, before.state, rows.inputs[chosen], training=True, rng=rng, **mask)
             summed = (recipe.loss(outputs, rows.targets[chosen]) * weights).sum()
-            return summed / jnp.maximum(weights.sum(), least), (summed, state)
+            return summed / jnp.maximum(divisor, least), (summed, state)
 
         gradient, (summed, state) = jax.grad(objective, has_aux=True)(before.params)
         with jax.numpy_dtype_promotion("standard"):  # optax raises a float to an integer
@@ -148,7 +156,7 @@ def run_epoch(
         if recipe.is_padded:
             has_rows = counted.any()
             after = jax.tree.map(lambda new, old: jnp.where(has_rows, new, old), after, before)
-        return (after, total + summed, weight + weights.sum()), None
+        return (after, total + summed, weight + divisor), None
 
     zero = jnp.zeros((), rows.weights.dtype)
     steps = jnp.arange(len(batches.numbers), dtype=jnp.int32)
@@ -168,14 +176,7 @@ def outputs_of(recipe: Recipe, values: Values, fitting: Fitting, inputs: jax.Arr
     return outputs
 
 
+@functools.lru_cache(maxsize=64)
 def compiled(function: Callable[..., Any], recipe: Recipe) -> Callable[..., Any]:
     """Return the compiled function of a recipe: one of those in this file. Equal recipes share it."""
-    try:
-        return _cached(function, recipe)
-    except TypeError:  # a parameter cannot be hashed
-        return jax.jit(functools.partial(function, recipe))
-
-
-@functools.lru_cache(maxsize=64)
-def _cached(function: Callable[..., Any], recipe: Recipe) -> Callable[..., Any]:
     return jax.jit(functools.partial(function, recipe))

@@ -19,7 +19,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from funcnet import functional as F
 from funcnet import nn
 from funcnet.sklearn import MLP, Classifier, EarlyStopping, Regressor
-from funcnet.sklearn.training import compiled, outputs_of
+from funcnet.sklearn.training import compiled
 from tests.processes import ROOT, environment
 from tests.sklearn.nets import Net, digits, iris
 
@@ -104,8 +104,35 @@ def test_criteria(criterion):
     x, y = iris()
     models = [Classifier(criterion=one, max_epochs=3, random_state=0).fit(x, y) for one in (None, criterion)]
     np.testing.assert_allclose(*(model.predict_proba(x) for model in models), rtol=1e-6)
-    with pytest.raises(ValueError, match=r"expected one for each of the 128 rows, got \(\)\. Use reduction='none'"):
+    with pytest.raises(
+        ValueError, match=r"expected one for each row, got the shape \(\) for 1 rows\. Use reduction='none'"
+    ):
         Classifier(criterion=F.cross_entropy).fit(x, y)
+
+
+def test_a_function_of_its_surroundings_is_compiled_again():
+    scale = 1.0
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.out = nn.Linear(4, 3)
+
+        def forward(self, x):
+            return scale * self.out(x)
+
+    def criterion(outputs, codes):
+        return scale * F.cross_entropy(outputs, codes, reduction="none")
+
+    x, y = iris()
+    models = [
+        Classifier(Scaled, max_epochs=5, random_state=0),
+        Classifier(criterion=criterion, max_epochs=5, random_state=0),
+    ]
+    before = [model.fit(x, y).history_[-1]["train_loss"] for model in models]
+    scale = 3.0
+    after = [model.fit(x, y).history_[-1]["train_loss"] for model in models]
+    assert all(abs(one / other - 1) > 0.2 for one, other in zip(before, after, strict=True))
 
 
 def test_weights_are_repetitions():
@@ -138,7 +165,9 @@ def test_a_callback_ends_the_training():
     assert stopped.n_iter_ < 100
     losses = [row["valid_loss"] for row in stopped.history_]
     assert min(losses) == losses[-4]
-    with pytest.raises(ValueError, match=r"'valid_loss' is not measured; .* Set validation_fraction for valid_loss\."):
+    with pytest.raises(
+        ValueError, match=r"'valid_loss' is not measured; .* Let the estimator hold out rows for valid_loss\."
+    ):
         Classifier(callbacks=[EarlyStopping()]).fit(x, y)
 
 
@@ -187,7 +216,10 @@ def test_wrong_parameters_are_named():
     for wrong, message in (
         ({"max_epochs": 0}, "max_epochs is wrong; expected a whole number of at least 1, got 0"),
         ({"batch_size": 2.5}, r"batch_size is wrong; expected a whole number of at least 1, got 2\.5"),
-        ({"validation_fraction": 1}, "validation_fraction is wrong; expected a share of the rows, 0 to below 1, got 1"),
+        (
+            {"validation_fraction": 1},
+            "validation_fraction is out of range; expected a share of the rows, at least 0 and below 1, got 1",
+        ),
         ({"optimizer": "adams"}, "unknown optimizer; expected adagrad, adam, .* got 'adams'"),
         ({"dtype": "float16"}, "unknown dtype; expected float32 or float64, got 'float16'"),
     ):
@@ -295,6 +327,9 @@ def test_floats_are_values_in_float64_too():
 
 def test_lists_are_compiled_once():
     x, y = iris()
-    model = Classifier(module__hidden=[5, 4], max_epochs=2, random_state=0).fit(x, y)
-    recipes = {id(compiled(outputs_of, model._recipe(1))) for _ in range(3)}
-    assert len(recipes) == 1
+    model = Classifier(module__hidden=[5, 4], max_epochs=2, random_state=0)
+    model.fit(x, y).predict(x)
+    before = compiled.cache_info().misses
+    clone(model).fit(x, y).predict(x)
+    model.set_params(module__rate=0.3, lr=0.1).fit(x, y).predict(x)
+    assert compiled.cache_info().misses == before

@@ -93,7 +93,7 @@ def test_a_group_that_needs_too_much_memory_is_divided(monkeypatch, capsys):
     expected = wide.fit(x, y)
     monkeypatch.setattr(together, "_free_memory", lambda: 300e6)
     found = clone(wide).set_params(verbose=1).fit(x, y)
-    assert re.search(r"18 fits do not fit into the memory at once; training \d at a time", capsys.readouterr().out)
+    assert re.search(r"18 fits need too much memory; training \d at a time", capsys.readouterr().out)
     np.testing.assert_allclose(scores(found), scores(expected), atol=0.016)
     GridSearchCV(model(), GRID, cv=3, refit=False, verbose=1).fit(x, y)
     assert "memory" not in capsys.readouterr().out, "a net without large arrays fits"
@@ -105,6 +105,20 @@ def test_the_net_is_made_a_few_times_and_not_once_for_each_step():
     GridSearchCV(model(Counted), {"module__rate": list(np.linspace(0, 0.9, 10))}, cv=2, refit=False).fit(x, y)
     checked = sum(not hasattr(named.get("rate"), "aval") for named in Counted.made)
     assert len(Counted.made) - checked < 10, "traced"
+
+
+def test_grids_with_different_parameters():
+    """Candidates of one group read the same values."""
+    x, y = digits(200)
+    grids = [
+        {"module__rate": [0.1, 0.3]},
+        {"module__rate": [0.1, 0.3], "optimizer__b1": [0.0]},
+        {"optimizer__b2": [0.5]},
+    ]
+    named = {"cv": 2, "scoring": "neg_log_loss", "refit": False}
+    ours, exact = (GridSearchCV(model(lr=0.01), grids, exact=exact, **named).fit(x, y) for exact in (False, True))
+    np.testing.assert_allclose(scores(ours), scores(exact), rtol=1e-3)
+    assert len(set(scores(ours)[0].round(4))) == 5
 
 
 def test_a_fold_without_a_class_is_trained_alone():

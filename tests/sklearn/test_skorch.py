@@ -98,7 +98,9 @@ def test_what_is_refused():
         one_output.fit(x, y)
     with pytest.raises(ValueError, match=r"NLLLoss needs a probability for each class; .* got \('B', 1\). Use BCEWith"):
         one_output.fit(x[:100], y[:100])
-    with pytest.raises(ValueError, match=r"train_split is wrong; expected a share of the rows, .* got ValidSplit"):
+    with pytest.raises(
+        ValueError, match=r"train_split is out of range; expected a share of the rows, .* got ValidSplit"
+    ):
         one_output.set_params(train_split=ValidSplit()).fit(x, y)
     with pytest.raises(ValueError, match="unknown parameter 'iterator_valid__batch_size'; expected one of"):
         one_output.set_params(iterator_valid__batch_size=3)

@@ -1,4 +1,4 @@
-"""What a layer asks of its parameters in training: penalties in the loss, and limits after each update."""
+"""Regularizers and constraints of layers."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ import optax
 
 from funcnet import tree
 
-__all__ = ["L1", "L1L2", "L2", "MaxNorm", "limited", "penalised"]
+__all__ = ["L1", "L1L2", "L2", "MaxNorm", "constrained", "regularized"]
 
 EPSILON = 1e-7  # keras.config.epsilon()
 Constraint = Callable[[jax.Array], jax.Array]
@@ -19,7 +19,7 @@ Path = tuple[str, str]  # (layer, parameter)
 
 @dataclasses.dataclass(frozen=True)
 class MaxNorm:
-    """A limit of the norms of weights. Longer weight vectors are scaled to the limit after each update.
+    """A limit on the norms of weights. Longer weight vectors are scaled to the limit after each update.
 
     Args:
         max_value: the limit.
@@ -84,14 +84,14 @@ def L2(l2: float = 0.01) -> L1L2:
     return L1L2(l2=l2)
 
 
-def penalised(penalties: Mapping[Path, L1L2]) -> optax.GradientTransformation:
+def regularized(regularizers: Mapping[Path, L1L2]) -> optax.GradientTransformation:
     """Return a transformation that adds the gradients of the penalties."""
-    return _changing({path: lambda grad, w, one=one: grad + one.gradient(w) for path, one in penalties.items()})
+    return _changing({path: lambda grad, w, one=one: grad + one.gradient(w) for path, one in regularizers.items()})
 
 
-def limited(limits: Mapping[Path, Constraint]) -> optax.GradientTransformation:
-    """Return a transformation after which the updated parameters are within the limits."""
-    return _changing({path: lambda update, w, one=one: one(w + update) - w for path, one in limits.items()})
+def constrained(constraints: Mapping[Path, Constraint]) -> optax.GradientTransformation:
+    """Return a transformation after which the updated parameters satisfy the constraints."""
+    return _changing({path: lambda update, w, one=one: one(w + update) - w for path, one in constraints.items()})
 
 
 def _changing(changes: Mapping[Path, Callable[..., jax.Array]]) -> optax.GradientTransformation:

@@ -8,16 +8,17 @@ from typing import Any, ClassVar, Literal
 import jax
 import numpy as np
 import optax
+from sklearn.utils.multiclass import type_of_target
 
 from funcnet import nn
 from funcnet.sklearn.classifier import Classifier
-from funcnet.sklearn.estimators import Callback, Estimator
-from funcnet.sklearn.keras.losses import row_loss
+from funcnet.sklearn.estimators import Callback, Estimator, Names
+from funcnet.sklearn.keras.losses import cross_entropy, mean_squared_error, row_loss
 from funcnet.sklearn.keras.models import Sequential
 from funcnet.sklearn.keras.optimizers import optimizer_of
 from funcnet.sklearn.parameters import Given, check_arguments, without_prefix
 from funcnet.sklearn.regressor import Regressor
-from funcnet.sklearn.training import TrainingRows
+from funcnet.sklearn.training import RowLosses, TrainingRows
 
 __all__ = ["KerasClassifier", "KerasRegressor"]
 
@@ -50,29 +51,36 @@ class KerasMaker:
 
         Raises:
             TypeError: if the function returns something else.
+            ValueError: if the function compiles its model, and the estimator has an optimizer or a loss too.
         """
-        chosen = {name: value for name, value in given.items() if not name.startswith("optimizer__")}
-        bare = {name: value for name, value in chosen.items() if not name.startswith("model__")}
-        changes = without_prefix("optimizer__", given)
+        changes, prefixed = without_prefix("optimizer__", given), without_prefix("model__", given)
+        bare = {name: value for name, value in given.items() if not name.startswith(("optimizer__", "model__"))}
         optimizer = optimizer_of("rmsprop" if self.optimizer is None else self.optimizer, **changes)
-        own: dict[str, Any] = {"optimizer": optimizer, "loss": self.loss}
-        arguments = {**bare, **without_prefix("model__", chosen)}
-        if takes_own := "compile_kwargs" in inspect.signature(self.model).parameters:
-            arguments.setdefault("compile_kwargs", own | {"metrics": None})
+        arguments = {**bare, **prefixed}
+        takes_own = "compile_kwargs" in inspect.signature(self.model).parameters
+        if takes_own:
+            arguments.setdefault("compile_kwargs", {"optimizer": optimizer, "loss": self.loss, "metrics": None})
         model = self.model(**arguments)
         if not isinstance(model, Sequential):
             raise TypeError(
                 f"{self.where}: the model has the wrong type; expected a function that returns a "
-                f"funcnet.sklearn.keras.Sequential, got {type(model).__name__}."
+                f"funcnet.sklearn.keras.Sequential, got {type(model).__module__}.{type(model).__name__}."
             )
+        own = {
+            "optimizer": self.optimizer,
+            "loss": self.loss,
+            **{f"optimizer__{name}": one for name, one in changes.items()},
+        }
+        own = {name: one for name, one in own.items() if one is not None}
         if model.optimizer is None:
-            model.compile(**own)
-        elif not takes_own and (self.optimizer is not None or self.loss is not None or changes):
+            found = Sequential(model.layers)  # the function may return the same object again
+            found.compile(optimizer, self.loss)
+            return found
+        if own and not takes_own:
             raise ValueError(
-                f"{self.where}: the function compiles its model, so the optimizer and the loss of the estimator would "
-                f"have no effect; expected neither, got optimizer={self.optimizer!r}, loss={self.loss!r} and "
-                f"{len(changes)} parameters of the optimizer. Make them arguments of the function, or leave out "
-                "model.compile."
+                f"{self.where}: the function compiles its model, so parameters of the estimator would have no effect; "
+                f"expected neither optimizer nor loss, got {', '.join(own)}. Pass an argument of the function as "
+                "model__NAME, or do not call model.compile in the function."
             )
         return model
 
@@ -80,9 +88,9 @@ class KerasMaker:
 class _Keras(Estimator):
     """The parameters of `KerasClassifier` and `KerasRegressor`."""
 
-    named: ClassVar[Mapping[str, str]] = {"epochs": "epochs", "held out": "validation_split", "shuffle": "shuffle"}
+    names: ClassVar[Names] = Names(epochs="epochs", held_out="validation_split")
     prefixes: ClassVar[tuple[str, str]] = ("model__", "optimizer__")
-    default_loss: str
+    knows_rows: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -109,14 +117,13 @@ class _Keras(Estimator):
         self.callbacks, self.validation_split = callbacks, validation_split  # type: ignore[assignment]
         self.warm_start, self.dtype = warm_start, dtype
         self.random_state, self.verbose = random_state, verbose
-        for name, value in parameters.items():
-            setattr(self, name, value)
+        self._keep(parameters)
 
     def maker(self, rows: TrainingRows) -> tuple[KerasMaker, Mapping[str, Any]]:
-        where, model = type(self).__name__, self._model()
-        if model is None:
+        where, model = type(self).__name__, self._model(vars(self))
+        if not callable(model):
             raise ValueError(
-                f"{where}: no model; expected a function that returns a Sequential, got None. Pass model=."
+                f"{where}: the model is wrong; expected a function that returns a Sequential, got {model!r}."
             )
         given = self.further_parameters()
         check_arguments(where, model, "model__", given)
@@ -125,46 +132,56 @@ class _Keras(Estimator):
         return KerasMaker(where, model, self.optimizer, self.loss, rows.inputs.shape[1:]), given
 
     def facts(self, rows: TrainingRows) -> dict[str, Any]:
-        """Return SciKeras's `meta`: what the function of the model may know about the data."""
+        """Return SciKeras's `meta`, the facts about the data that a model function can use. The number of rows is None,
+        because all folds share a program.
+        """
         return {
             "n_features_in_": rows.inputs.shape[1],
-            "X_shape_": rows.inputs.shape,
+            "X_shape_": (None, *rows.inputs.shape[1:]),
             "n_outputs_": 1,
-            "n_outputs_expected_": min(self.widths()),
+            "n_outputs_expected_": 1,
         }
 
-    def further_names(self, params: Mapping[str, Any]) -> Iterable[str]:
-        model = params.get("model", params.get("build_fn")) or self._model()
-        return () if model is None else inspect.signature(model).parameters
+    def further_names(self, params: Mapping[str, Any]) -> Iterable[str] | None:
+        model = self._model({**vars(self), **params})
+        if not callable(model):
+            return ()
+        accepted = inspect.signature(model).parameters
+        takes_any = any(one.kind is one.VAR_KEYWORD for one in accepted.values())
+        return None if takes_any else accepted
 
     def row_losses(self) -> Callable[[jax.Array, jax.Array], jax.Array]:
         blueprint = self.blueprint_
         assert isinstance(blueprint.maker, KerasMaker)
         loss = blueprint.maker.compiled(blueprint.given(blueprint.values)).loss
-        return row_loss(self._default_loss() if loss is None else loss)
+        return self.default_loss() if loss is None else row_loss(loss)
+
+    def default_loss(self) -> RowLosses:
+        """Return the loss of a model that is compiled without one."""
+        raise NotImplementedError
+
+    def held_out_count(self, count: int) -> int:
+        return count - int(count * (1 - self._held_out()))
 
     def divided_order(self, count: int, held: int, key: jax.Array) -> np.ndarray:
         return np.roll(np.arange(count), held)  # Keras holds out the last rows
 
-    def _model(self) -> Callable[..., Sequential] | None:
-        return self.build_fn if self.model is None else self.model
-
-    def _default_loss(self) -> str:
-        raise NotImplementedError
+    def _model(self, params: Mapping[str, Any]) -> Any:
+        return params["build_fn"] if params["model"] is None else params["model"]
 
 
 class KerasClassifier(_Keras, Classifier):
     """SciKeras's `KerasClassifier`, for functions that return a `Sequential`.
 
     The arguments of the function are parameters, as `model__NAME` or as `NAME`, so scikit-learn's searches find them.
-    The net returns probabilities.
+    The net returns probabilities. A fit calls the function several times.
 
     Args:
         model: function that returns a `Sequential`.
-        build_fn: another name of `model`, as in old scripts.
+        build_fn: old name of `model`.
         optimizer, loss: those of a model that the function does not compile; see `Sequential.compile`.
-            `optimizer__NAME` is an argument of the optimizer. None stands for RMSprop and the cross-entropy.
-        metrics: not used: scikit-learn's `scoring` measures.
+            `optimizer__NAME` is an argument of the optimizer. The default is RMSprop and the cross-entropy.
+        metrics: ignored: use scikit-learn's `scoring`.
         epochs: number of epochs.
         batch_size, shuffle, callbacks, warm_start, dtype, random_state, verbose: as in `Classifier`.
         validation_split: share of the rows, the last ones, that are held out. `history_` then has their loss.
@@ -220,17 +237,15 @@ class KerasClassifier(_Keras, Classifier):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the outputs of the net, the probabilities of the classes (N, classes)."""
         outputs = self.net_outputs(X)
-        found = outputs.reshape(len(outputs), -1)
-        if found.shape[1] == 1 < len(self.classes_):
-            found = np.concatenate([1 - found, found], 1)
-        return np.asarray(found)
+        return self.both_classes(outputs.reshape(len(outputs), -1))
+
+    def default_loss(self) -> RowLosses:
+        return cross_entropy
 
     def facts(self, rows: TrainingRows) -> dict[str, Any]:
-        count = len(self.classes_)
-        return super().facts(rows) | {"n_classes_": count, "target_type_": "binary" if count == 2 else "multiclass"}
-
-    def _default_loss(self) -> str:
-        return "binary_crossentropy" if len(self.classes_) == 2 else "sparse_categorical_crossentropy"
+        kind = type_of_target(self.classes_[rows.targets])
+        classes = tuple(self.classes_.tolist())
+        return super().facts(rows) | {"n_classes_": len(classes), "classes_": classes, "target_type_": kind}
 
 
 class KerasRegressor(_Keras, Regressor):
@@ -239,7 +254,7 @@ class KerasRegressor(_Keras, Regressor):
     Args:
         model, build_fn, optimizer, metrics, epochs, batch_size, shuffle, callbacks, validation_split, warm_start,
             dtype, random_state, verbose: as in `KerasClassifier`.
-        loss: the loss of a model that the function does not compile. None stands for the mean squared error.
+        loss: the loss of a model that the function does not compile. The default is the mean squared error.
         **parameters: arguments of the function, as `model__NAME` or as `NAME`, and `optimizer__NAME`.
 
     Attributes:
@@ -259,8 +274,9 @@ class KerasRegressor(_Keras, Regressor):
     Reference: scikeras.wrappers.KerasRegressor.
     """
 
-    def facts(self, rows: TrainingRows) -> dict[str, Any]:
-        return super().facts(rows) | {"n_outputs_": self.n_outputs_, "target_type_": "continuous"}
+    def default_loss(self) -> RowLosses:
+        return mean_squared_error
 
-    def _default_loss(self) -> str:
-        return "mean_squared_error"
+    def facts(self, rows: TrainingRows) -> dict[str, Any]:
+        kind = "continuous" if self.is_flat_ else "continuous-multioutput"
+        return super().facts(rows) | {"n_outputs_": self.n_outputs_, "target_type_": kind}

@@ -5,7 +5,8 @@ Letters: `B rows of a batch, F features, U units`.
 
 import dataclasses
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -13,9 +14,19 @@ import jax.numpy as jnp
 
 from funcnet import functional as F
 from funcnet import nn
-from funcnet.sklearn.keras.constraints import L1, L1L2, L2, Constraint
+from funcnet.sklearn.keras.constraints import L1, L1L2, L2, Constraint, MaxNorm
 
-__all__ = ["Activation", "BatchNormalization", "Dense", "Dropout", "Flatten", "Input", "Layer"]
+__all__ = [
+    "Activation",
+    "BatchNormalization",
+    "Dense",
+    "Dropout",
+    "Flatten",
+    "Input",
+    "Layer",
+    "MaskedLayer",
+    "snake_case",
+]
 
 Shape = tuple[int, ...]
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
@@ -55,6 +66,7 @@ INITIALIZERS: dict[str, Any] = {
     "zeros": _INITIALIZERS.zeros,
 }
 PENALTIES = {"l1": L1(), "l2": L2(), "l1_l2": L1L2(0.01, 0.01)}
+CONSTRAINTS = {"max_norm": MaxNorm()}
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -62,7 +74,8 @@ class Layer:
     """The base class of layers.
 
     Attributes:
-        input_shape: shape of a row, if the layer is the first one. It is compared with the data.
+        input_shape: declared shape of a row before this layer. It is compared with the data; None in it stands for any
+            size.
         input_dim: number of features, for `input_shape=(input_dim,)`.
         name: name of the layer in the parameters.
     """
@@ -72,7 +85,7 @@ class Layer:
     name: str | None = None
 
     def module(self, shape: Shape) -> nn.Module | None:
-        """Return the module for rows of a shape, or None for a layer that changes nothing."""
+        """Return the module for rows of a shape, or None if the layer is the identity."""
         return None
 
     def shape(self, shape: Shape) -> Shape:
@@ -80,15 +93,19 @@ class Layer:
         return shape
 
     def expected(self) -> Shape | None:
-        """Return the shape of the rows that the layer says it gets, or None."""
+        """Return the declared shape of the rows before this layer, or None."""
         if self.input_dim is not None:
             return (self.input_dim,)
         return None if self.input_shape is None else tuple(self.input_shape)
 
 
-@dataclasses.dataclass
 class Input(Layer):
-    """The shape of a row, as the first layer. It is compared with the data.
+    """The declared shape of a row. It is compared with the data.
+
+    Args:
+        shape: the shape, without the batch.
+        batch_size: ignored.
+        name: name of the layer.
 
     Example:
         >>> Input((8,)).expected()
@@ -97,7 +114,9 @@ class Input(Layer):
     Reference: keras.Input.
     """
 
-    def __init__(self, shape: Shape, *, name: str | None = None):
+    def __init__(self, shape: Shape, batch_size: int | None = None, *, name: str | None = None):
+        if isinstance(shape, int):
+            raise ValueError(f"Input: the shape is wrong; expected a tuple such as ({shape},), got {shape}.")
         super().__init__(name=name, input_shape=tuple(shape))
 
 
@@ -128,6 +147,7 @@ class Dense(Layer):
     use_bias: bool = True
     kernel_initializer: Any = "glorot_uniform"
     bias_initializer: Any = "zeros"
+    _: dataclasses.KW_ONLY
     kernel_regularizer: L1L2 | str | None = None
     bias_regularizer: L1L2 | str | None = None
     kernel_constraint: Constraint | None = None
@@ -139,19 +159,29 @@ class Dense(Layer):
     def shape(self, shape: Shape) -> Shape:
         return (*shape[:-1], self.units)
 
-    def penalties(self) -> dict[str, L1L2]:
-        """Return {name of a parameter: its penalty}."""
+    def regularizers(self) -> dict[str, L1L2]:
+        """Return {name of a parameter: its regularizer}."""
         given = {"kernel": self.kernel_regularizer, "bias": self.bias_regularizer if self.use_bias else None}
-        return {
-            name: _found("kernel_regularizer", PENALTIES, one) if isinstance(one, str) else one
-            for name, one in given.items()
-            if one is not None
-        }
+        found = {name: _by_name(PENALTIES, one) for name, one in given.items() if one is not None}
+        for name, one in found.items():
+            if not isinstance(one, L1L2):
+                raise ValueError(
+                    f"Dense: {name}_regularizer is wrong; expected L1(…), L2(…) or L1L2(…) of "
+                    f"funcnet.sklearn.keras, or {', '.join(PENALTIES)}, got {given[name]!r}."
+                )
+        return found
 
-    def limits(self) -> dict[str, Constraint]:
+    def constraints(self) -> dict[str, Constraint]:
         """Return {name of a parameter: the function that is applied after each update}."""
         given = {"kernel": self.kernel_constraint, "bias": self.bias_constraint if self.use_bias else None}
-        return {name: one for name, one in given.items() if one is not None}
+        found = {name: _by_name(CONSTRAINTS, one) for name, one in given.items() if one is not None}
+        for name, one in found.items():
+            if not callable(one) or isinstance(one, type):
+                raise ValueError(
+                    f"Dense: {name}_constraint is wrong; expected MaxNorm(…) of funcnet.sklearn.keras, a function of "
+                    f"the array, or {', '.join(CONSTRAINTS)}, got {given[name]!r}."
+                )
+        return found
 
 
 @dataclasses.dataclass
@@ -160,6 +190,7 @@ class Dropout(Layer):
 
     Args:
         rate: share of the entries that become zero.
+        seed: ignored: the estimator's `random_state` is the seed.
         input_shape, input_dim, name: see `Layer`.
 
     Example:
@@ -170,6 +201,8 @@ class Dropout(Layer):
     """
 
     rate: float
+    _: dataclasses.KW_ONLY
+    seed: int | None = None
 
     def module(self, shape: Shape) -> nn.Module:
         return nn.Dropout(self.rate)
@@ -198,7 +231,7 @@ class Activation(Layer):
 
 @dataclasses.dataclass
 class Flatten(Layer):
-    """Makes a row flat: (B, …) -> (B, F).
+    """Flattens each row: (B, …) -> (B, F).
 
     Example:
         >>> Flatten().shape((8, 8))
@@ -218,7 +251,10 @@ class Flatten(Layer):
 class BatchNormalization(Layer):
     """BatchNorm of the last axis, whose running variance is biased, as Keras's.
 
+    Rows that only fill the last batch of an epoch do not count.
+
     Args:
+        axis: -1, the axis of the features.
         momentum: share of the running statistics that an update keeps.
         epsilon: number that is added to the variance.
         center, scale: whether to learn beta and gamma.
@@ -233,13 +269,26 @@ class BatchNormalization(Layer):
     Reference: keras.layers.BatchNormalization.
     """
 
+    axis: int = -1
     momentum: float = 0.99
     epsilon: float = 1e-3
     center: bool = True
     scale: bool = True
 
     def module(self, shape: Shape) -> nn.Module:
+        if self.axis not in (-1, len(shape)):
+            raise ValueError(f"BatchNormalization: axis is wrong; expected -1 or {len(shape)}, got {self.axis!r}.")
         return _BatchNormalization(self, shape[-1])
+
+
+def snake_case(name: str) -> str:
+    """Return a name as Keras writes functions: BinaryCrossentropy -> binary_crossentropy, L2 -> l2.
+
+    Example:
+        >>> snake_case("HeNormal"), snake_case("MSE"), snake_case("relu")
+        ('he_normal', 'mse', 'relu')
+    """
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def activation_of(activation: Any) -> Callable[[jax.Array], jax.Array]:
@@ -251,9 +300,13 @@ def activation_of(activation: Any) -> Callable[[jax.Array], jax.Array]:
     return _found("activation", ACTIVATIONS, "linear" if activation is None else activation)
 
 
-def _found(what: str, table: dict[str, Any], given: Any) -> Any:
-    found = table.get(given) if isinstance(given, str) else given
-    if found is None or not (callable(found) or isinstance(found, L1L2)):
+def _by_name(table: Mapping[str, Any], given: Any) -> Any:
+    return table.get(snake_case(given)) if isinstance(given, str) else given
+
+
+def _found(what: str, table: Mapping[str, Any], given: Any) -> Any:
+    found = _by_name(table, given)
+    if not callable(found) or isinstance(found, type) or type(found).__module__.startswith("keras."):
         raise ValueError(f"layer: unknown {what}; expected {', '.join(table)}, or a function, got {given!r}.")
     return found
 
@@ -284,7 +337,11 @@ class _Activation(nn.Module):
         return self.activation(x)
 
 
-class _BatchNormalization(nn.Module):
+class MaskedLayer(nn.Module):
+    """The base class of modules whose `forward` takes `mask` (B,), the rows that count."""
+
+
+class _BatchNormalization(MaskedLayer):
     moving_mean: Any
     moving_variance: Any
 
@@ -296,11 +353,12 @@ class _BatchNormalization(nn.Module):
         self.moving_mean = nn.Buffer((features,), nn.init.zeros())
         self.moving_variance = nn.Buffer((features,), nn.init.ones())
 
-    def forward(self, x: jax.Array) -> jax.Array:
+    def forward(self, x: jax.Array, mask: jax.Array | None = None) -> jax.Array:
         mean, variance = self.moving_mean, self.moving_variance
         if self.training:
             axes = tuple(range(x.ndim - 1))
-            mean, variance = x.mean(axes), x.var(axes)
+            counted = None if mask is None else mask.reshape(-1, *[1] * (x.ndim - 1))  # (B, 1, …)
+            mean, variance = x.mean(axes, where=counted), x.var(axes, where=counted)
             self.moving_mean = self.moving_mean * self.momentum + mean * (1 - self.momentum)
             self.moving_variance = self.moving_variance * self.momentum + variance * (1 - self.momentum)
         y = (x - mean) * jax.lax.rsqrt(variance + self.epsilon)

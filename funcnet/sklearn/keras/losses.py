@@ -9,8 +9,9 @@ import jax.numpy as jnp
 
 from funcnet.sklearn.criteria import by_row
 from funcnet.sklearn.keras.constraints import EPSILON
+from funcnet.sklearn.keras.layers import snake_case
 
-__all__ = ["row_loss"]
+__all__ = ["cross_entropy", "mean_squared_error", "row_loss"]
 
 RowLoss = Callable[[jax.Array, jax.Array], jax.Array]
 
@@ -72,6 +73,18 @@ def log_cosh(outputs: jax.Array, targets: jax.Array) -> jax.Array:
     return (error + jax.nn.softplus(-2 * error) - jnp.log(jnp.asarray(2, error.dtype))).mean(1)
 
 
+def hinge(outputs: jax.Array, targets: jax.Array) -> jax.Array:
+    """Return the mean of max(0, 1 - y · output) of each row, for targets 0 or -1, and 1."""
+    outputs, targets = _pair(outputs, targets)
+    return jnp.maximum(1 - jnp.where(targets == 0, -1, targets).astype(outputs.dtype) * outputs, 0).mean(1)
+
+
+def cross_entropy(probabilities: jax.Array, codes: jax.Array) -> jax.Array:
+    """Return the binary or the categorical cross-entropy of each row, by the number of outputs."""
+    is_binary = probabilities.ndim == 1 or probabilities.shape[1] == 1
+    return (binary_crossentropy if is_binary else categorical_crossentropy)(probabilities, codes)
+
+
 LOSSES: dict[str, RowLoss] = {
     "binary_crossentropy": binary_crossentropy,
     "categorical_crossentropy": categorical_crossentropy,
@@ -86,6 +99,7 @@ LOSSES: dict[str, RowLoss] = {
     "mape": mean_absolute_percentage_error,
     "huber": huber,
     "log_cosh": log_cosh,
+    "hinge": hinge,
 }
 
 
@@ -93,7 +107,7 @@ def row_loss(loss: Any) -> RowLoss:
     """Return a function of (outputs, targets) that computes one loss for each row.
 
     Args:
-        loss: the name of a loss, or a function `loss(y_true, y_pred)`.
+        loss: the name of a loss, also in Keras's spelling of classes, or a function `loss(y_true, y_pred)`.
 
     Raises:
         ValueError: if the name is unknown.
@@ -102,7 +116,7 @@ def row_loss(loss: Any) -> RowLoss:
         >>> row_loss("mse")(jnp.array([[1.0], [3.0]]), jnp.array([[1.0], [1.0]]))
         Array([0., 4.], dtype=float32)
     """
-    found = LOSSES.get(loss) if isinstance(loss, str) else loss
+    found = LOSSES.get(snake_case(loss)) if isinstance(loss, str) else loss
     if not callable(found):
         raise ValueError(
             f"compile: unknown loss; expected {', '.join(LOSSES)}, or a function of (y_true, y_pred), got {loss!r}."
@@ -119,8 +133,8 @@ def _pair(outputs: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]
     """Return both as (B, targets), in the dtype of the outputs."""
     if outputs.size != targets.size:
         raise ValueError(
-            f"loss: the numbers of outputs and targets differ; expected {targets.size // max(len(targets), 1)} outputs "
-            f"for each row, got {outputs.size // max(len(outputs), 1)}. Class numbers with an output for each class "
-            "need sparse_categorical_crossentropy."
+            "loss: the numbers of outputs and targets differ; expected for each row the number of its targets, "
+            f"{targets.size // max(len(targets), 1)}, got {outputs.size // max(len(outputs), 1)} outputs. Class "
+            "numbers with an output for each class need sparse_categorical_crossentropy."
         )
     return outputs.reshape(len(outputs), -1), targets.astype(outputs.dtype).reshape(len(outputs), -1)

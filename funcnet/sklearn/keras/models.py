@@ -1,16 +1,15 @@
 """Keras's `Sequential`."""
 
-import itertools
-import re
-from collections.abc import Iterable, Sequence
+import collections
+from collections.abc import Iterable
 from typing import Any
 
 import jax
 import optax
 
 from funcnet import nn
-from funcnet.sklearn.keras.constraints import limited, penalised
-from funcnet.sklearn.keras.layers import Dense, Layer, Shape
+from funcnet.sklearn.keras.constraints import constrained, regularized
+from funcnet.sklearn.keras.layers import Dense, Layer, MaskedLayer, Shape, snake_case
 from funcnet.sklearn.keras.optimizers import optimizer_of
 
 __all__ = ["Sequential"]
@@ -21,7 +20,7 @@ class Sequential:
 
     Args:
         layers: the layers.
-        name: not used.
+        name: ignored.
 
     Example:
         >>> model = Sequential([Dense(12, activation="relu"), Dense(1, activation="sigmoid")])
@@ -54,7 +53,15 @@ class Sequential:
         self.layers.append(layer)
 
     def compile(
-        self, optimizer: Any = "rmsprop", loss: Any = None, metrics: Sequence[Any] | None = None, **_: Any
+        self,
+        optimizer: Any = "rmsprop",
+        loss: Any = None,
+        metrics: Any = None,
+        *,
+        weighted_metrics: Any = None,
+        run_eagerly: bool = False,
+        steps_per_execution: int = 1,
+        jit_compile: Any = "auto",
     ) -> None:
         """Set the optimizer and the loss.
 
@@ -62,9 +69,21 @@ class Sequential:
             optimizer: name of an optimizer, an optimizer of `funcnet.sklearn.keras` or its class, or an optax
                 transformation.
             loss: name of a loss, or a function `loss(y_true, y_pred)`.
-            metrics: not used: scikit-learn's `scoring` measures.
+            metrics, weighted_metrics: ignored: use scikit-learn's `scoring`.
+            run_eagerly, steps_per_execution, jit_compile: ignored: an epoch is one compiled program.
         """
         self.optimizer, self.loss = optimizer, loss
+
+    def summary(self) -> None:
+        """Print the names and kinds of the layers.
+
+        Example:
+            >>> Sequential([Dense(12), Dense(1)]).summary()
+            dense: Dense
+            dense_1: Dense
+        """
+        for name, layer in self._named():
+            print(f"{name}: {type(layer).__name__}")
 
     def net(self, shape: Shape) -> nn.Module:
         """Return the net for rows of a shape.
@@ -84,29 +103,39 @@ class Sequential:
             ValueError: if the optimizer is unknown.
         """
         named = [(name, layer) for name, layer in self._named() if isinstance(layer, Dense)]
-        penalties = {(name, one): penalty for name, layer in named for one, penalty in layer.penalties().items()}
-        limits = {(name, one): limit for name, layer in named for one, limit in layer.limits().items()}
+        regularizers = {(name, one): found for name, layer in named for one, found in layer.regularizers().items()}
+        constraints = {(name, one): found for name, layer in named for one, found in layer.constraints().items()}
         parts = [optimizer_of(self.optimizer)]
-        parts = [penalised(penalties), *parts] if penalties else parts
-        return optax.chain(*parts, limited(limits)) if limits else optax.chain(*parts)
+        parts = [regularized(regularizers), *parts] if regularizers else parts
+        return optax.chain(*parts, constrained(constraints)) if constraints else optax.chain(*parts)
 
     def _named(self) -> Iterable[tuple[str, Layer]]:
-        """Yield the layers with Keras's names: dense, dense_1, dropout, …"""
+        """Yield the layers with Keras's names: dense, dense_1, dropout, …
+
+        Raises:
+            ValueError: if two layers have the same name.
+        """
+        counts: collections.Counter[str] = collections.Counter()
         taken: set[str] = set()
         for layer in self.layers:
-            name = layer.name or re.sub(r"(?<!^)(?=[A-Z])", "_", type(layer).__name__).lower()
-            free = (
-                one for one in itertools.chain([name], (f"{name}_{i}" for i in itertools.count(1))) if one not in taken
-            )
-            taken.add(chosen := next(free))
-            yield chosen, layer
+            kind = snake_case(type(layer).__name__)
+            name = layer.name or (f"{kind}_{counts[kind]}" if counts[kind] else kind)
+            counts[kind] += not layer.name
+            if name in taken:
+                raise ValueError(f"Sequential: two layers have the same name; expected different names, got {name!r}.")
+            taken.add(name)
+            yield name, layer
 
     def _modules(self, shape: Shape) -> Iterable[tuple[str, nn.Module]]:
-        for place, (name, layer) in enumerate(self._named()):
-            if place == 0 and layer.expected() not in (None, tuple(shape)):
+        for name, layer in self._named():
+            expected = layer.expected()
+            if expected is not None and (
+                len(expected) != len(shape)
+                or any(one not in (None, size) for one, size in zip(expected, shape, strict=True))
+            ):
                 raise ValueError(
-                    f"{type(layer).__name__}: the shape of the data differs; expected rows of shape "
-                    f"{layer.expected()}, got {tuple(shape)}."
+                    f"{type(layer).__name__}: the rows have the wrong shape; expected {expected}, as the layer "
+                    f"{name!r} declares, got {tuple(shape)}."
                 )
             module = layer.module(shape)
             if module is not None:
@@ -115,12 +144,20 @@ class Sequential:
 
 
 class _Chain(nn.Module):
+    """The layers one after the other.
+
+    Args:
+        modules: the layers by name.
+
+    Call: (B, …) -> (B, …). `mask` (B,) tells the rows that count for BatchNorm.
+    """
+
     def __init__(self, modules: dict[str, nn.Module]):
         super().__init__()
         for name, module in modules.items():
             self.add_module(name, module)
 
-    def forward(self, x: jax.Array) -> jax.Array:
+    def forward(self, x: jax.Array, mask: jax.Array | None = None) -> jax.Array:
         for layer in self.children():
-            x = layer(x)
+            x = layer(x, mask) if isinstance(layer, MaskedLayer) else layer(x)
         return x

@@ -135,7 +135,7 @@ class Adam(Optimizer):
 
 
 @dataclasses.dataclass(frozen=True)
-class AdamW(Adam):
+class AdamW(Optimizer):
     """Adam with weight decay of all parameters.
 
     Example:
@@ -146,10 +146,14 @@ class AdamW(Adam):
     """
 
     weight_decay: float = 0.004
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    epsilon: float = 1e-7
+    amsgrad: bool = False
 
     def transformation(self) -> optax.GradientTransformation:
-        decay = optax.add_decayed_weights(-self.learning_rate * self.weight_decay)
-        return optax.chain(super().transformation(), decay)
+        adam = Adam(self.learning_rate, self.beta_1, self.beta_2, self.epsilon, self.amsgrad)
+        return optax.chain(adam.transformation(), optax.add_decayed_weights(-self.learning_rate * self.weight_decay))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,18 +222,23 @@ def optimizer_of(optimizer: Any, **changes: Any) -> optax.GradientTransformation
     """Return the transformation of an optimizer that is given as in `Sequential.compile`.
 
     Args:
-        optimizer: the name of an optimizer, also with capital letters, an `Optimizer` or its class, or an optax
+        optimizer: the name of an optimizer (case does not matter), an `Optimizer` or its class, or an optax
             transformation.
         **changes: arguments of the optimizer that are set or replaced.
 
     Raises:
-        ValueError: if the name is unknown.
+        ValueError: if the optimizer or a parameter is unknown.
 
     Example:
         >>> len(optimizer_of("adam", learning_rate=0.01))
         2
     """
-    if isinstance(optimizer, optax.GradientTransformation) and not changes:
+    if isinstance(optimizer, optax.GradientTransformation):
+        if changes:
+            raise ValueError(
+                f"compile: an optax transformation has no parameters; expected an optimizer of funcnet.sklearn.keras "
+                f"with {', '.join(changes)}, got an optax transformation."
+            )
         return optimizer
     found = OPTIMIZERS.get(optimizer.lower()) if isinstance(optimizer, str) else optimizer
     if isinstance(found, type) and issubclass(found, Optimizer):
@@ -239,6 +248,12 @@ def optimizer_of(optimizer: Any, **changes: Any) -> optax.GradientTransformation
         raise ValueError(
             f"compile: unknown optimizer; expected {names}, or an optax transformation, got {optimizer!r}."
         )
+    known = [field.name for field in dataclasses.fields(found)]
+    for name in changes:
+        if name not in known:
+            raise ValueError(
+                f"compile: unknown parameter {name!r} of {type(found).__name__}; expected one of {', '.join(known)}."
+            )
     return dataclasses.replace(found, **changes).transformation()
 
 

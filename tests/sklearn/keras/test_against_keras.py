@@ -1,5 +1,6 @@
 """Layers, losses and optimizers beside Keras's own, which compute with JAX too."""
 
+import inspect
 import os
 
 import jax
@@ -130,8 +131,11 @@ def layers(model, layer, constraints, regularizers):
 
 
 def test_a_fit_of_three_epochs(keras):
-    """The same start and the same order of the rows give the same parameters."""
-    x, y = normal(16, 4), np.random.default_rng(2).integers(0, 3, 16)
+    """The same start and the same order of the rows give the same parameters, with weights, and with a last batch that
+    is not full.
+    """
+    x, y = normal(20, 4), np.random.default_rng(2).integers(0, 3, 20)
+    weights = {0: 3.0, 1: 1.0, 2: 0.5}
 
     def build():
         model = layers(ours.Sequential, ours, ours, ours)
@@ -140,7 +144,8 @@ def test_a_fit_of_three_epochs(keras):
 
     theirs = layers(keras.Sequential, keras.layers, keras.constraints, keras.regularizers)
     theirs.compile(loss="sparse_categorical_crossentropy", optimizer=keras.optimizers.Adam(learning_rate=0.05))
-    model = ours.KerasClassifier(build, epochs=1, batch_size=8, shuffle=False, random_state=0).fit(x, y)
+    options = {"epochs": 1, "batch_size": 8, "shuffle": False, "class_weight": weights}
+    model = ours.KerasClassifier(build, random_state=0, **options).fit(x, y)
     params = {
         name: {one: np.asarray(getattr(theirs.get_layer(name), one)) for one in arrays}
         for name, arrays in model.fitting_.params.items()
@@ -150,8 +155,40 @@ def test_a_fit_of_three_epochs(keras):
     begun = model.blueprint_.transformation({}).init(jax.tree.map(jnp.asarray, params))
     model.fitting_ = model.fitting_._replace(params=params, state=state, opt_state=begun)
     model.set_params(warm_start=True, epochs=3).fit(x, y)
-    theirs.fit(x, y, batch_size=8, epochs=3, shuffle=False, verbose=0)
+    theirs.fit(x, y, verbose=0, **options | {"epochs": 3})
     for name, arrays in model.fitting_.params.items():
         for one, found in arrays.items():
             np.testing.assert_allclose(found, getattr(theirs.get_layer(name), one), rtol=2e-4, atol=2e-5)
     np.testing.assert_allclose(model.predict_proba(x), theirs.predict(x, verbose=0), rtol=1e-3, atol=1e-5)
+
+
+NAMES = ["SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "Nadam", "RMSprop"]
+NAMES += ["Activation", "BatchNormalization", "Dense", "Dropout", "Flatten", "L1", "L1L2", "L2", "MaxNorm"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_arguments_by_position_and_default_values(keras, name):
+    home = next(
+        one for one in (keras.optimizers, keras.layers, keras.regularizers, keras.constraints) if hasattr(one, name)
+    )
+    theirs = inspect.signature(getattr(home, name)).parameters
+    found = inspect.signature(getattr(ours, name)).parameters
+    ordered = [one for one, parameter in found.items() if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+    assert ordered == list(theirs)[: len(ordered)]
+    for one, parameter in found.items():
+        if one in theirs:
+            expected = theirs[one].default
+            assert parameter.default == expected, one
+
+
+@pytest.mark.parametrize(("count", "split"), [(90, 0.3), (100, 0.07), (200, 0.07), (10, 0.5), (10, 0.01)])
+def test_the_rows_that_are_held_out(keras, count, split):
+    from keras.src.trainers.data_adapters.array_slicing import train_validation_split
+
+    rows = np.arange(count)
+    (training,), (held,) = train_validation_split((rows,), validation_split=split)
+    model = ours.KerasRegressor(lambda: None, validation_split=split)
+    number = model.held_out_count(count)
+    order = model.divided_order(count, number, KEY)
+    np.testing.assert_array_equal(order[:number], held)
+    np.testing.assert_array_equal(order[number:], training)

@@ -8,6 +8,8 @@ from sklearn.base import clone
 
 from funcnet.sklearn import EarlyStopping, GridSearchCV
 from funcnet.sklearn.keras import (
+    L2,
+    SGD,
     Adam,
     Dense,
     Dropout,
@@ -31,7 +33,7 @@ def small(rate=0.0, units=8, learning_rate=0.01, limit=4.0, optimizer=Adam):
 
 
 def uncompiled(meta, units=16):
-    outputs = meta["n_outputs_expected_"]
+    outputs = 1 if meta["target_type_"] == "binary" else meta["n_classes_"]
     return Sequential([
         Input((meta["n_features_in_"],)),
         Dense(units, activation="relu"),
@@ -129,22 +131,74 @@ def test_one_program_for_all_floats(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"model": None}, "KerasClassifier: no model; expected a function that returns a Sequential, got None"),
+        ({"model": None}, "the model is wrong; expected a function that returns a Sequential, got None"),
         ({"model__rates": 0.1}, "unknown parameter 'model__rates'; expected one of model__rate"),
         ({"rates": 0.1}, "unknown parameter 'rates'; expected one of rate"),
         ({"epochs": 0}, "epochs is wrong; expected a whole number of at least 1, got 0"),
-        ({"validation_split": 2}, "validation_split is wrong; expected a share of the rows"),
-        ({"optimizer": "adam"}, "the function compiles its model, .* would have no effect; .* got optimizer='adam'"),
+        ({"validation_split": 2}, "validation_split is out of range; expected a share of the rows"),
+        ({"optimizer": "adam"}, "the function compiles its model, .* would have no effect; .* got optimizer. Pass"),
         ({"model": uncompiled, "optimizer": "adams"}, "compile: unknown optimizer; expected Adadelta, .* got 'adams'"),
         ({"model": uncompiled, "loss": "mean"}, "compile: unknown loss; expected binary_crossentropy, .* got 'mean'"),
-        ({"model": lambda: 3}, "expected a function that returns a funcnet.sklearn.keras.Sequential, got int"),
+        ({"model": lambda: 3}, "expected a function that returns a funcnet.sklearn.keras.Sequential, got builtins.int"),
         ({"rate": 1.5}, "p is not a probability; expected a number from 0 to 1, got 1.5"),
         ({"model": lambda: Sequential([Dense(3, activation="tan")])}, "layer: unknown activation; .* got 'tan'"),
-        ({"model": lambda: Sequential([Dense(3, input_dim=5)])}, r"expected rows of shape \(5,\), got \(4,\)"),
+        ({"model": lambda: Sequential([Dense(3, input_dim=5)])}, r"expected \(5,\), as .* 'dense' declares, got \(4"),
         ({"model": lambda: Sequential(["Dense"])}, "Sequential: cannot use this layer; .* got builtins.str"),
+        ({"model": lambda: Sequential([Dense(3, kernel_constraint=MaxNorm)])}, "kernel_constraint is wrong; expected"),
+        ({"model": lambda: Sequential([Dense(3, bias_regularizer="l3")])}, "bias_regularizer is wrong; expected L1"),
+        ({"model": lambda: Sequential([Dense(3, name="a"), Dense(3, name="a")])}, "two layers have the same name"),
+        ({"model": Sequential([Dense(3)])}, "the model is wrong; expected a function that returns a Sequential, got <"),
+        ({"model": uncompiled, "optimizer": "adam", "optimizer__lr": 0.1}, "unknown parameter 'lr' of Adam"),
+        ({"model": uncompiled, "optimizer": optax.sgd(0.1), "optimizer__momentum": 0.1}, "has no parameters"),
+        ({"callbacks": [3]}, "callbacks are wrong; expected a list of functions"),
         ({"model": lambda: Sequential([Dense(2)])}, "the net returns the wrong number of outputs; expected 3"),
     ],
 )  # fmt: skip
 def test_wrong_parameters(options, error):
     with pytest.raises((TypeError, ValueError), match=error):
         fitted(**options)
+
+
+def test_a_function_of_the_surroundings_is_called_again():
+    """The model function is called in each fit, so a search or a fit must not use an older program."""
+    rate = 0.0
+
+    def build():
+        model = Sequential([Dense(3, activation="softmax", kernel_regularizer=L2(rate))])
+        model.compile(loss=CROSS_ENTROPY, optimizer=SGD(0.1))
+        return model
+
+    x, y = iris()
+    model = KerasClassifier(build, epochs=10, random_state=0)
+    before = model.fit(x, y).predict_proba(x)
+    rate = 5.0
+    after = model.fit(x, y).predict_proba(x)
+    np.testing.assert_array_equal(after, clone(model).set_params(model=lambda: build()).fit(x, y).predict_proba(x))
+    assert abs(before - after).max() > 0.1
+
+
+def test_names_of_arguments_do_not_hide_methods():
+    def build(outputs, fit, lambda_=1.0, **others):
+        penalty = L2(lambda_ + fit + others["facts"])
+        model = Sequential([Dense(outputs, activation="softmax", kernel_regularizer=penalty)])
+        model.compile(loss=CROSS_ENTROPY, optimizer=Adam(0.01))
+        return model
+
+    arguments = {"model": build, "outputs": 3, "fit": 0.0, "facts": 0.0}
+    free, bound = fitted(**arguments, model__lambda_=0.001), fitted(**arguments, lambda_=9.0)
+    assert free.get_params()["model__lambda_"] == 0.001 and bound.get_params()["lambda_"] == 9.0
+    norms = [np.linalg.norm(one.fitting_.params["dense"]["kernel"]) for one in (free, bound)]
+    assert norms[0] > 10 * norms[1]
+
+
+def test_layers_that_a_float_removes():
+    """A tracer is no float, so this value becomes a part of the program."""
+
+    def build(rate):
+        model = Sequential([Dropout(rate)] if isinstance(rate, float) and rate > 0 else [])
+        model.add(Dense(3, activation="softmax"))
+        model.compile(loss=CROSS_ENTROPY, optimizer=Adam(0.01))
+        return model
+
+    with_dropout, without = (fitted(model=build, rate=rate).predict_proba(iris()[0]) for rate in (0.9, 0.0))
+    assert abs(with_dropout - without).max() > 0.05
