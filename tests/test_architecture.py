@@ -23,6 +23,7 @@ RANKS = {
     "text": 1,
     "data": 1,
     "optim": 1,
+    "figures": 1,
     "losses": 2,
     "nn": 2,
     "torchlike": 2,

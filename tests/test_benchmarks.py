@@ -9,6 +9,10 @@ import pytest
 from tests.processes import AS_A_USER, ROOT
 
 TOY = {
+    "best_rate.py": [
+        *["--rates", "0.1", "0.5", "--seeds", "2", "--folds", "2", "--epochs", "2"],
+        *["--compare", "--picture", "picture.png"],
+    ],
     "compare.py": ["--size", "32"],
     "compile_time.py": ["--rounds", "1"],
     "data_build.py": ["--megabytes", "1", "--processes", "1", "--passes", "1"],

@@ -1,7 +1,6 @@
 """The result of `layer_losses`: a table with one row per operation, and histograms with the chosen ranges."""
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +10,13 @@ import numpy as np
 
 from funcnet import table
 from funcnet.arguments import integer
-from funcnet.files import replacing
+from funcnet.figures import COLOURS, GREY, new_figure, write_figure
 from funcnet.quantization.observers import HistogramState, histogram_bins
 
 __all__ = ["LayerLoss", "LayerLosses"]
 
 _BARS = 100
-_BLUE, _RED, _GREY = "#2a6f97", "#d1603d", "#6b7280"
+_BLUE, _RED = COLOURS[:2]
 
 
 @dataclass(frozen=True)
@@ -125,23 +124,16 @@ class LayerLosses:
             ...     path.stat().st_size > 10_000
             True
         """
-        # Imported here, because the import takes half a second. The Agg backend needs no display.
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-
         rows = self._chosen(layers)
         across = min(2, len(rows))
         down = -(-len(rows) // across)
-        figure = Figure(figsize=(6.4 * across, 0.4 + 2.8 * down), dpi=120, layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = new_figure(6.4 * across, 0.4 + 2.8 * down)
         axes = list(figure.subplots(down, across, squeeze=False).flat)
         for axis, row in zip(axes, rows, strict=False):
             _draw(axis, row, self.histograms[row.name])
         for axis in axes[len(rows) :]:
             axis.set_axis_off()
-        with replacing(Path(path)) as part, warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph")  # characters that the font lacks are drawn as boxes
-            figure.savefig(part, format="png")
+        write_figure(figure, path)
 
     def _chosen(self, layers: int | str | Sequence[str]) -> Sequence[LayerLoss]:
         names = [layers] if isinstance(layers, str) else layers
@@ -210,7 +202,7 @@ def _draw(axis: Any, row: LayerLoss, histogram: HistogramState) -> None:
         axis.set_yscale("log")
         axis.set_ylim(bottom=0.7)
     if row.low is not None:
-        axis.axvspan(row.low, row.high, color=_GREY, alpha=0.12, zorder=0)
+        axis.axvspan(row.low, row.high, color=GREY, alpha=0.12, zorder=0)
         for end in (row.low, row.high):
             axis.axvline(end, color=_RED, linestyle="--", linewidth=1.4)
         axis.lines[-1].set_label(f"range {row.low:.3g} to {row.high:.3g}, clips {_percent(row.clipped)}")

@@ -1,7 +1,6 @@
 """The report of a run, report.png: its curves in one picture."""
 
 import dataclasses
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,13 +8,10 @@ from typing import Any
 import numpy as np
 
 from funcnet.arguments import expect
-from funcnet.files import replacing
+from funcnet.figures import COLOURS, GREY, new_figure, plain, write_figure
 from funcnet.train.errors import cannot_write
 
 __all__ = ["Matrix", "Panel", "draw_report"]
-
-COLOURS = ("#2a6f97", "#d1603d", "#4f772d", "#7b4fa3")
-GREY = "#6b7280"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,19 +81,14 @@ def draw_report(
         ...     path.stat().st_size > 10_000
         True
     """
-    # Imported here, because the import takes half a second. The Agg backend needs no display, and has no global state.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     is_list = isinstance(panels, list | tuple) and all(isinstance(panel, Panel | Matrix) for panel in panels)
     expect(is_list, "train.draw_report", "panels", "a list of Panels and Matrices", panels)
     if not panels:
         return
     across = min(2, len(panels))
     down = -(-len(panels) // across)
-    figure = Figure(figsize=(6.4 * across, 1.0 + 3.6 * down), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
-    figure.suptitle(_plain(title), x=0.01, ha="left", fontsize=15, fontweight="bold")
+    figure = new_figure(6.4 * across, 1.0 + 3.6 * down)
+    figure.suptitle(plain(title), x=0.01, ha="left", fontsize=15, fontweight="bold")
     axes = list(figure.subplots(down, across, squeeze=False).flat)
     for axis, panel in zip(axes, panels, strict=False):
         if isinstance(panel, Matrix):
@@ -107,12 +98,10 @@ def draw_report(
     for axis in axes[len(panels) :]:
         axis.set_axis_off()
     if subtitle:
-        figure.supxlabel(_plain(subtitle), x=0.01, ha="left", fontsize=9, color=GREY)
+        figure.supxlabel(plain(subtitle), x=0.01, ha="left", fontsize=9, color=GREY)
     path = Path(path)
     try:
-        with replacing(path) as part, warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph")  # characters that the font lacks are drawn as boxes
-            figure.savefig(part, format="png")
+        write_figure(figure, path)
     except OSError as error:
         raise cannot_write("train.draw_report", path, error) from error
 
@@ -154,7 +143,7 @@ def _draw_matrix(axis: Any, panel: Matrix) -> None:
     axis.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     places = np.arange(len(counts))
     few = len(counts) <= 20
-    names = [_plain(name if len(name) <= 14 else f"{name[:13]}…") for name in panel.names]
+    names = [plain(name if len(name) <= 14 else f"{name[:13]}…") for name in panel.names]
     axis.set_xticks(places if few else [], names if few else [], rotation=45, ha="right", fontsize=8)
     axis.set_yticks(places if few else [], names if few else [], fontsize=8)
     for row, column in np.argwhere(counts > 0) if few else []:
@@ -163,11 +152,6 @@ def _draw_matrix(axis: Any, panel: Matrix) -> None:
     axis.set_title(panel.title, loc="left", fontsize=11)
     axis.set_xlabel("predicted")
     axis.set_ylabel("actual")
-
-
-def _plain(text: str) -> str:
-    """Escape dollar signs, so that matplotlib does not read the text between them as a formula."""
-    return text.replace("$", r"\$")
 
 
 def _running_mean(values: np.ndarray) -> np.ndarray:
