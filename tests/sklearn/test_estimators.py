@@ -104,9 +104,7 @@ def test_criteria(criterion):
     x, y = iris()
     models = [Classifier(criterion=one, max_epochs=3, random_state=0).fit(x, y) for one in (None, criterion)]
     np.testing.assert_allclose(*(model.predict_proba(x) for model in models), rtol=1e-6)
-    with pytest.raises(
-        ValueError, match=r"expected one for each row, got the shape \(\) .* Use reduction='none'"
-    ):
+    with pytest.raises(ValueError, match=r"expected one for each row, got the shape \(\) .* Use reduction='none'"):
         Classifier(criterion=F.cross_entropy).fit(x, y)
 
 
