@@ -1,23 +1,21 @@
 """scikit-learn's interface for any net: what `Classifier` and `Regressor` have in common."""
 
-import dataclasses
 import math
-import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from inspect import signature
 from typing import Any, ClassVar, Literal, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from funcnet import nn
 from funcnet.sklearn.fingerprint import fingerprint
-from funcnet.sklearn.parameters import Blueprint, ModuleMaker, NetMaker, Traces, check_names
+from funcnet.sklearn.named import NamedParameters
+from funcnet.sklearn.parameters import Blueprint, ModuleMaker, NetMaker, Traces
 from funcnet.sklearn.together import Lane, TrainedNets, digest
 from funcnet.sklearn.training import (
     Fitting,
@@ -31,41 +29,22 @@ from funcnet.sklearn.training import (
     start,
 )
 
-__all__ = ["Callback", "Estimator", "Names"]
+__all__ = ["Callback", "Estimator"]
 
 ROWS = 1024  # rows that `predict` gives to the net at a time
 Callback = Callable[["Estimator", Mapping[str, Any]], bool | None]
 
 
-@dataclasses.dataclass(frozen=True)
-class Names:
-    """The names that parameters have in scikit-learn's interface of a class.
-
-    Attributes:
-        epochs: the number of epochs.
-        held_out: the share of the rows that are held out.
-        shuffle: whether each epoch has a new order of the rows.
-    """
-
-    epochs: str = "max_epochs"
-    held_out: str = "validation_fraction"
-    shuffle: str = "shuffle"
-
-
-class Estimator(BaseEstimator):
+class Estimator(NamedParameters):
     """The base class of `Classifier` and `Regressor`.
 
     Subclasses define `targets`, `outputs` and `row_losses`. A subclass whose parameters have other names defines
     `names`, `prefixes` and `maker` too.
 
     Attributes:
-        names: the names of some parameters.
-        prefixes: the prefixes of the parameters of the net and of the optimizer.
         knows_rows: see `Recipe`.
     """
 
-    names: ClassVar[Names] = Names()
-    prefixes: ClassVar[tuple[str, str]] = ("module__", "optimizer__")
     knows_rows: ClassVar[bool] = False
 
     def __init__(
@@ -91,7 +70,7 @@ class Estimator(BaseEstimator):
         self.callbacks, self.validation_fraction = callbacks, validation_fraction
         self.warm_start, self.dtype = warm_start, dtype
         self.random_state, self.verbose = random_state, verbose
-        self._keep(parameters)
+        self.keep_further(parameters)
 
     def targets(self, y: Any, reset: bool) -> np.ndarray:
         """Check the targets, and return them in the form in which `loss` needs them."""
@@ -124,61 +103,8 @@ class Estimator(BaseEstimator):
         given = {**self.further_parameters(), "lr": self.lr}
         return maker, maker.given(where, given, rows.inputs.shape[1], self.outputs())
 
-    def further_names(self, params: Mapping[str, Any]) -> Iterable[str] | None:
-        """Return the parameters without a prefix that are not in the signature, if `params` are set. None stands for
-        any names.
-        """
-        return ()
-
     fitting_: Fitting
     history_: list[dict[str, Any]]
-
-    # -------------------------------------------------------------------------------------------------- parameters
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters, with those of the module and of the optimizer, such as `module__rate`.
-
-        Args:
-            deep: ignored, because no parameter is an estimator.
-        """
-        return {**super().get_params(deep=False), **self.further_parameters()}
-
-    def further_parameters(self) -> dict[str, Any]:
-        """Return the parameters that are not in the signature: those of the module and of the optimizer."""
-        return dict(getattr(self, "_further", {}))
-
-    def _keep(self, further: Mapping[str, Any]) -> None:
-        """Keep parameters that are not in the signature. As attributes, they could hide methods."""
-        if further:
-            self._further = {**self.further_parameters(), **further}
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters, also those of the module and of the optimizer, such as `module__rate`.
-
-        Raises:
-            ValueError: if a name is unknown. The message has the nearest names.
-        """
-        self._check_names(params, params)
-        known = signature(type(self)).parameters
-        for name, value in params.items():
-            if name in known:
-                setattr(self, name, value)
-        self._keep({name: value for name, value in params.items() if name not in known})
-        return self
-
-    def _check_names(self, names: Iterable[str], params: Mapping[str, Any]) -> None:
-        further = self.further_names(params)
-        if further is not None:
-            known = [name for name, one in signature(type(self)).parameters.items() if one.kind is not one.VAR_KEYWORD]
-            check_names(type(self).__name__, names, [*known, *further], self.prefixes)
-
-    def __sklearn_clone__(self) -> Self:
-        """Return an estimator with the same parameters, which is not fitted; see `sklearn.base.clone`."""
-        made = type(self)(**{name: clone(value, safe=False) for name, value in self.get_params(deep=False).items()})
-        for name in ("_metadata_request", "_sklearn_output_config", "_skl_callbacks", "trained_nets"):
-            if name in vars(self):
-                setattr(made, name, getattr(self, name))
-        return made
 
     # ---------------------------------------------------------------------------------------------------- training
 
@@ -241,7 +167,7 @@ class Estimator(BaseEstimator):
     def _check(self) -> None:
         """Raise a ValueError for a parameter that is wrong."""
         where = type(self).__name__
-        self._check_names(self.further_parameters(), {})
+        self.check_further(self.further_parameters(), {})
         callbacks = self.callbacks or ()
         if not isinstance(callbacks, Iterable) or not all(map(callable, callbacks)):
             raise ValueError(
@@ -253,8 +179,8 @@ class Estimator(BaseEstimator):
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{where}: {name} is wrong; expected a whole number of at least 1, got {value!r}.")
-        held = self._held_out()
-        if not (isinstance(held, numbers.Real) and 0 <= held < 1):
+        held = self.held_out_share()
+        if not isinstance(held, int | float | np.number) or not 0 <= held < 1:
             raise ValueError(
                 f"{where}: {self.names.held_out} is out of range; expected a share of the rows, at least 0 and below "
                 f"1, got {held!r}."
@@ -263,7 +189,7 @@ class Estimator(BaseEstimator):
     def _epochs(self) -> int:
         return int(getattr(self, self.names.epochs))
 
-    def _held_out(self) -> float:
+    def held_out_share(self) -> float:
         fraction: float | None = getattr(self, self.names.held_out)
         return 0.0 if fraction is None else fraction
 
@@ -312,7 +238,7 @@ class Estimator(BaseEstimator):
         if held == len(rows.weights):
             raise ValueError(
                 f"{type(self).__name__}: {self.names.held_out} leaves no rows to train on; expected a smaller share "
-                f"of {held} rows, got {self._held_out()!r}."
+                f"of {held} rows, got {self.held_out_share()!r}."
             )
         order = self.divided_order(len(rows.weights), held, key)
         training, held_out = (TrainingRows(*(array[part] for array in rows)) for part in (order[held:], order[:held]))
@@ -320,7 +246,7 @@ class Estimator(BaseEstimator):
 
     def held_out_count(self, count: int) -> int:
         """Return the number of rows that are held out."""
-        return math.ceil(self._held_out() * count)
+        return math.ceil(self.held_out_share() * count)
 
     def divided_order(self, count: int, held: int, key: jax.Array) -> np.ndarray:
         """Return the numbers of the rows in a new order. The first `held` of them are held out."""
@@ -338,7 +264,7 @@ class Estimator(BaseEstimator):
         one = clone(self).set_params(**clone(dict(candidate), safe=False))
         try:
             one._check()
-            if one.callbacks or one._held_out() or one.warm_start:
+            if one.callbacks or one.held_out_share() or one.warm_start:
                 return None
             rows = one._read_fold(trained, fold, candidate)
             everything = trained.read[one.dtype]

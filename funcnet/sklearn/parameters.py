@@ -51,7 +51,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return ", ".join(difflib.get_close_matches(name, known, n=3, cutoff=0.3) or known)
 
 
-class Traced(NamedTuple):
+class TracedStep(NamedTuple):
     """What tracing has found: the names of the floats that can be traced, sorted, and as in `Blueprint`."""
 
     names: tuple[str, ...]
@@ -59,7 +59,7 @@ class Traced(NamedTuple):
     output_shape: tuple[int, ...]
 
 
-Traces = dict[Any, Any]  # {what was traced: `Traced`, or the `fingerprint` of a loss}
+Traces = dict[Any, Any]  # {what was traced: `TracedStep`, or the `fingerprint` of a loss}
 
 
 class NetMaker(Protocol):
@@ -219,15 +219,17 @@ def _layers(net: nn.Module) -> list[type]:
     return [type(module) for module in net.modules()]
 
 
-def _traced(maker: NetMaker, given: Given, floats: Given, example: jax.ShapeDtypeStruct, layers: list[type]) -> Traced:
+def _traced(
+    maker: NetMaker, given: Given, floats: Given, example: jax.ShapeDtypeStruct, layers: list[type]
+) -> TracedStep:
     """Trace a net and its optimizer with those floats as tracers that they accept."""
     scalar = jax.ShapeDtypeStruct((), example.dtype)
 
-    def trace(names: Iterable[str]) -> Traced:
+    def trace(names: Iterable[str]) -> TracedStep:
         step = lambda values, x: _once(maker, {**given, **values}, x, layers)
         chosen = dict.fromkeys(sorted(names), scalar)
         jaxpr, (outputs, _) = jax.make_jaxpr(step, return_shape=True)(chosen, example)
-        return Traced(tuple(chosen), fingerprint(jaxpr), tuple(outputs.shape))
+        return TracedStep(tuple(chosen), fingerprint(jaxpr), tuple(outputs.shape))
 
     def accepts(names: Iterable[str]) -> bool:
         try:

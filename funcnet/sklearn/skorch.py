@@ -12,7 +12,8 @@ import scipy.special
 from funcnet import nn
 from funcnet.sklearn.classifier import Classifier
 from funcnet.sklearn.criteria import by_row
-from funcnet.sklearn.estimators import Callback, Estimator, Names
+from funcnet.sklearn.estimators import Callback, Estimator
+from funcnet.sklearn.named import Names
 from funcnet.sklearn.regressor import Regressor
 
 __all__ = ["NeuralNetBinaryClassifier", "NeuralNetClassifier", "NeuralNetRegressor"]
@@ -52,7 +53,7 @@ class _Skorch(Estimator):
         self.iterator_train__shuffle, self.train_split = iterator_train__shuffle, train_split
         self.callbacks, self.warm_start, self.dtype = callbacks, warm_start, dtype  # type: ignore[assignment]
         self.random_state, self.verbose = random_state, verbose
-        self._keep(parameters)
+        self.keep_further(parameters)
 
     def row_losses(self) -> Callable[[jax.Array, jax.Array], jax.Array]:
         return nll_of_probabilities if self._is(nn.NLLLoss) else by_row(self._criterion())

@@ -12,10 +12,11 @@ from sklearn.utils.multiclass import type_of_target
 
 from funcnet import nn
 from funcnet.sklearn.classifier import Classifier
-from funcnet.sklearn.estimators import Callback, Estimator, Names
+from funcnet.sklearn.estimators import Callback, Estimator
 from funcnet.sklearn.keras.losses import cross_entropy, mean_squared_error, row_loss
 from funcnet.sklearn.keras.models import Sequential
 from funcnet.sklearn.keras.optimizers import optimizer_of
+from funcnet.sklearn.named import Names
 from funcnet.sklearn.parameters import Given, check_arguments, without_prefix
 from funcnet.sklearn.regressor import Regressor
 from funcnet.sklearn.training import RowLosses, TrainingRows
@@ -117,7 +118,7 @@ class _Keras(Estimator):
         self.callbacks, self.validation_split = callbacks, validation_split  # type: ignore[assignment]
         self.warm_start, self.dtype = warm_start, dtype
         self.random_state, self.verbose = random_state, verbose
-        self._keep(parameters)
+        self.keep_further(parameters)
 
     def maker(self, rows: TrainingRows) -> tuple[KerasMaker, Mapping[str, Any]]:
         where, model = type(self).__name__, self._model(vars(self))
@@ -161,7 +162,7 @@ class _Keras(Estimator):
         raise NotImplementedError
 
     def held_out_count(self, count: int) -> int:
-        return count - int(count * (1 - self._held_out()))
+        return count - int(count * (1 - self.held_out_share()))
 
     def divided_order(self, count: int, held: int, key: jax.Array) -> np.ndarray:
         return np.roll(np.arange(count), held)  # Keras holds out the last rows
