@@ -190,6 +190,7 @@ class Estimator(NamedParameters):
         return int(getattr(self, self.names.epochs))
 
     def held_out_share(self) -> float:
+        """Return the share of the rows that are held out."""
         fraction: float | None = getattr(self, self.names.held_out)
         return 0.0 if fraction is None else fraction
 
