@@ -79,8 +79,8 @@ class NamedParameters(BaseEstimator):
         """Raise a ValueError for a name that is not one of a parameter, if `params` are set."""
         further = self.further_names(params)
         if further is not None:
-            known = [name for name, one in signature(type(self)).parameters.items() if one.kind is not one.VAR_KEYWORD]
-            check_names(type(self).__name__, names, [*known, *further], self.prefixes)
+            known = [*signature(type(self)).parameters, *further]
+            check_names(type(self).__name__, names, known, self.prefixes)
 
     def __sklearn_clone__(self) -> Self:
         """Return an estimator with the same parameters, which is not fitted; see `sklearn.base.clone`."""
