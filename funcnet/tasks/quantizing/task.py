@@ -4,12 +4,13 @@ and compare both models.
 
 import dataclasses
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from funcnet import optim
 from funcnet.files import replacing
@@ -138,12 +139,7 @@ class QuantizationTask(Task):
         """Compare the layers of both models on some rows of the first batch, each of which is a batch of its own."""
         source = self.source
         arrays = as_inputs(source.arguments(next(iter(self.batches(self.settings.run.seed)(0)))), "quantize")
-        shapes = [array[:1].shape for array in arrays]
-        # a BERT has a net for each row length, and one of them is the length of the batch
-        fitting, example = next(
-            (n, inputs) for n, inputs in source.examples.items() if [one.shape for one in inputs] == shapes
-        )
-        arrays = tuple(array.astype(one.dtype) for array, one in zip(arrays, example, strict=True))  # a mask is bool
+        fitting, arrays = pad_rows(source.examples, arrays)
         rows = [tuple(array[n : n + 1] for array in arrays) for n in range(min(COMPARED, len(arrays[0])))]
         return layer_losses(source.net, *model, nets[fitting], rows, ranges)
 
@@ -185,6 +181,34 @@ class QuantizationTask(Task):
         curves = {"training": "loss"} | ({self.evaluated: "eval_loss"} if evaluated else {})
         rate = Panel("Learning rate", "", {"rate": "learning_rate"}, smooth=False, from_zero=True)
         return [Panel("Loss", "", curves), rate]
+
+
+def pad_rows(
+    examples: Mapping[int, tuple[np.ndarray, ...]], arrays: Sequence[np.ndarray]
+) -> tuple[int, tuple[np.ndarray, ...]]:
+    """Return the key of the net that can run a batch, and the arrays of the batch in the shapes and dtypes of this net.
+
+    Training pads its rows to other lengths than those of the nets. Such rows are padded with zeros to the length of the
+    next net, as `IntegerModel` does, or cut to the length of the longest net.
+
+    Args:
+        examples: `TrainedModel.examples`.
+        arrays: inputs of the floating-point net, with any number of rows.
+
+    Example:
+        >>> ids = np.ones((2, 3), np.int32)
+        >>> length, (padded,) = pad_rows({2: (ids[:1, :2],), 4: (np.ones((1, 4), np.int32),)}, [ids])
+        >>> length, padded.tolist()
+        (4, [[1, 1, 1, 0], [1, 1, 1, 0]])
+    """
+    if 0 in examples:  # images, which all have the same size
+        fitting = 0
+    else:
+        count = arrays[0].shape[1]
+        fitting = min((n for n in examples if n >= count), default=max(examples))
+        arrays = [np.pad(array[:, :fitting], ((0, 0), (0, max(fitting - count, 0)))) for array in arrays]
+    dtypes = [one.dtype for one in examples[fitting]]
+    return fitting, tuple(array.astype(dtype) for array, dtype in zip(arrays, dtypes, strict=True))  # a mask is bool
 
 
 def comparison(real: Mapping[str, float], integers: Mapping[str, float]) -> list[str]:
