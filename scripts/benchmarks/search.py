@@ -1,6 +1,7 @@
 """Compare a grid search over dropout rates: all candidates together, one after the other, and with skorch.
 
     python scripts/benchmarks/search.py --rounds 3
+    python scripts/benchmarks/search.py --batch-size 10 --rounds 1   # batches as in the well-known tutorials
 
 The data are scikit-learn's digits; the net has two hidden layers with dropout. Each round measures all of them in
 alternation. Every search compiles its programs again, as in a new process. skorch, which needs torch, is measured if it
@@ -34,7 +35,7 @@ class Net(nn.Module):
         return self.out(self.drop(F.relu(self.second(x))))
 
 
-def of_skorch(epochs: int) -> Any:
+def of_skorch(epochs: int, batch_size: int) -> Any:
     """Return the same estimator, made with skorch."""
     import torch
     from skorch import NeuralNetClassifier
@@ -51,7 +52,7 @@ def of_skorch(epochs: int) -> Any:
 
     return NeuralNetClassifier(
         TorchNet, criterion=torch.nn.CrossEntropyLoss, optimizer=torch.optim.Adam, lr=1e-3, max_epochs=epochs,
-        batch_size=64, train_split=None, verbose=0, iterator_train__shuffle=True,
+        batch_size=batch_size, train_split=None, verbose=0, iterator_train__shuffle=True,
     )  # fmt: skip
 
 
@@ -59,18 +60,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rates", type=int, default=10, help="number of dropout rates")
     parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     x, y = load_digits(return_X_y=True)
     x = (x / 16).astype(np.float32)
     grid = {"module__rate": [float(rate) for rate in np.linspace(0, 0.9, options.rates)]}
-    model = Classifier(Net, max_epochs=options.epochs, batch_size=64, random_state=0)
+    model = Classifier(Net, max_epochs=options.epochs, batch_size=options.batch_size, random_state=0)
     searches: dict[str, Callable[[], Any]] = {
         "together": lambda: GridSearchCV(model, grid, cv=5),
         "one after the other": lambda: GridSearchCV(model, grid, cv=5, exact=True),
     }
     if importlib.util.find_spec("skorch"):
-        searches["skorch"] = lambda: model_selection.GridSearchCV(of_skorch(options.epochs), grid, cv=5)
+        rival = of_skorch(options.epochs, options.batch_size)
+        searches["skorch"] = lambda: model_selection.GridSearchCV(rival, grid, cv=5)
     times: dict[str, list[float]] = {name: [] for name in searches}
     found: dict[str, Any] = {}
     for _ in range(options.rounds):
