@@ -215,3 +215,13 @@ def test_a_module_under_two_names_answers_to_its_first():
     with pytest.raises(ValueError, match="pattern '1' matches nothing"):
         net.apply(params, state, jnp.ones(2), hooks=hooks)
     assert re.match("Sequential", repr(pickle.loads(pickle.dumps(net))))
+
+
+def test_hooks_run_on_a_mesh_which_adds_its_own():
+    net, hooks = nn.Sequential(nn.Linear(3, 2), nn.ReLU()), nn.Hooks()
+    hooks.register_forward_hook("0", lambda module, args, output: output - 10)
+    params, state = net.init(KEY)
+    run = jax.jit(lambda x: net.apply(params, state, x, hooks=hooks)[0])
+    with jax.set_mesh(jax.make_mesh((2,), ("fsdp",), axis_types=(jax.sharding.AxisType.Auto,))):
+        out = run(jnp.asarray(X))
+        assert out.sharding.spec[0] == "fsdp" and not out.any()
