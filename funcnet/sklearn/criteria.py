@@ -70,10 +70,10 @@ class EarlyStopping:
                 f"EarlyStopping: {self.monitor!r} is not measured; expected one of {', '.join(row)}, got "
                 f"{self.monitor!r}. Let the estimator hold out rows for valid_loss."
             )
-        return self.ends(estimator.history_[estimator.begun_ :])
+        return self.ends(estimator.logged_[estimator.begun_ :])
 
     def ends(self, history: list[dict[str, Any]]) -> bool:
-        """Return whether the training ends after these rows of `history_`."""
+        """Return whether the training ends after these rows of `logged_`."""
         best, since = float("inf"), 0
         for row in history:
             is_better = row[self.monitor] < best - self.min_delta

@@ -104,7 +104,12 @@ class Estimator(NamedParameters):
         return maker, maker.given(where, given, rows.inputs.shape[1], self.outputs())
 
     fitting_: Fitting
-    history_: list[dict[str, Any]]
+    logged_: list[dict[str, Any]]
+
+    @property
+    def history_(self) -> Any:
+        """One dict for each epoch: epoch, train_loss and, with held-out rows, valid_loss."""
+        return self.logged_
 
     # ---------------------------------------------------------------------------------------------------- training
 
@@ -145,15 +150,15 @@ class Estimator(NamedParameters):
             row = {"epoch": self.n_iter_, "train_loss": loss}
             if held_out is not None:
                 row["valid_loss"] = measure(values, fitting, held_out)
-            self.history_.append(row)
+            self.logged_.append(row)
             if (self.callbacks or self.verbose) and self._ends(fitting):
                 break
-        self.history_ = [_as_numbers(row) for row in self.history_]
+        self.logged_ = [_as_numbers(row) for row in self.logged_]
         self.fitting_ = jax.tree.map(np.asarray, fitting)
 
     def _ends(self, fitting: Any) -> bool:
         """Show the last epoch, call the callbacks, and return whether one of them ends the training."""
-        row = self.history_[-1] = _as_numbers(self.history_[-1])
+        row = self.logged_[-1] = _as_numbers(self.logged_[-1])
         if self.verbose:
             print(
                 "  ".join(
@@ -204,7 +209,7 @@ class Estimator(NamedParameters):
 
     def _begin(self) -> None:
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        self.seed_, self.n_iter_, self.history_ = seed, 0, []
+        self.seed_, self.n_iter_, self.logged_ = seed, 0, []
 
     def _blueprint(self, rows: TrainingRows) -> Blueprint:
         example = jax.ShapeDtypeStruct((1, *rows.inputs.shape[1:]), rows.inputs.dtype)

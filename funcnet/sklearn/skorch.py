@@ -58,12 +58,33 @@ class _Skorch(Estimator):
     def row_losses(self) -> Callable[[jax.Array, jax.Array], jax.Array]:
         return nll_of_probabilities if self._is(nn.NLLLoss) else by_row(self._criterion())
 
+    @property
+    def history(self) -> "History":
+        """The losses of each epoch."""
+        return History(self.logged_)
+
     def _criterion(self) -> Criterion:
         return self.default_criterion if self.criterion is None else self.criterion
 
     def _is(self, kind: type[nn.Module]) -> bool:
         criterion = self._criterion()
         return isinstance(criterion, kind) or (isinstance(criterion, type) and issubclass(criterion, kind))
+
+
+class History(list[dict[str, Any]]):
+    """A list with one dict for each epoch: epoch, train_loss and perhaps valid_loss. The index may have a name too.
+
+    Example:
+        >>> history = History([{"epoch": 1, "train_loss": 0.5}, {"epoch": 2, "train_loss": 0.25}])
+        >>> history[-1, "train_loss"], history[:, "train_loss"]
+        (0.25, [0.5, 0.25])
+    """
+
+    def __getitem__(self, index: Any) -> Any:
+        if not isinstance(index, tuple):
+            return super().__getitem__(index)
+        rows, name = super().__getitem__(index[0]), index[1]
+        return [row[name] for row in rows] if isinstance(rows, list) else rows[name]
 
 
 class NeuralNetClassifier(_Skorch, Classifier):
@@ -83,6 +104,7 @@ class NeuralNetClassifier(_Skorch, Classifier):
         **parameters: `module__NAME` and `optimizer__NAME`.
 
     Attributes:
+        history: the losses of each epoch, as `history[-1, "valid_loss"]` or `history[:, "train_loss"]`.
         classes_, history_, n_iter_, fitting_: as in `Classifier`.
 
     Example:

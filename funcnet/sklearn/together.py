@@ -239,7 +239,7 @@ class _Program:
         for index, lane in enumerate(self.lanes):
             rows = [{"epoch": i + 1, "train_loss": float(loss)} for i, loss in enumerate(history[index])]
             one = jax.tree.map(functools.partial(_taken, index), fitting)
-            found[lane.name] = {"fitting_": one, "history_": rows, "n_iter_": len(losses), "seed_": lane.seed}
+            found[lane.name] = {"fitting_": one, "logged_": rows, "n_iter_": len(losses), "seed_": lane.seed}
         return found
 
     def _refit(self) -> Any:

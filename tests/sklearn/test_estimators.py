@@ -312,7 +312,7 @@ def test_early_stopping_begins_again_with_each_fit():
     x, y = iris()
     model = Classifier(callbacks=[EarlyStopping("train_loss", patience=2)], max_epochs=6, lr=1e-4, random_state=0)
     model.set_params(warm_start=True).fit(x, y)
-    model.history_ = [{**row, "train_loss": 0.0} for row in model.history_]
+    model.logged_ = [{**row, "train_loss": 0.0} for row in model.logged_]
     assert model.fit(x, y).n_iter_ == 12
 
 

@@ -73,7 +73,7 @@ def test_the_loss_of_a_fit_and_the_predictions(name, criterion, outputs):
     model.fit(x, y)
     model.fitting_ = model.fitting_._replace(params=start)
     model.set_params(warm_start=True).fit(x, y)
-    np.testing.assert_allclose(model.history_[-1]["train_loss"], theirs.history[-1]["train_loss"], rtol=1e-5)
+    np.testing.assert_allclose(model.history[:, "train_loss"][-1:], theirs.history[-1:, "train_loss"], rtol=1e-5)
     if name == "NeuralNetRegressor":
         np.testing.assert_allclose(model.predict(x), theirs.predict(x)[:, 0], rtol=1e-4, atol=1e-5)
     else:

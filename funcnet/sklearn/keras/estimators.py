@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import type_of_target
 from funcnet import nn
 from funcnet.sklearn.classifier import Classifier
 from funcnet.sklearn.estimators import Callback, Estimator
-from funcnet.sklearn.keras.losses import cross_entropy, mean_squared_error, row_loss
+from funcnet.sklearn.keras.losses import cross_entropy, mean_squared_error, of_one_hot, row_loss
 from funcnet.sklearn.keras.models import Sequential
 from funcnet.sklearn.keras.optimizers import optimizer_of
 from funcnet.sklearn.named import Names
@@ -120,6 +120,14 @@ class _Keras(Estimator):
         self.random_state, self.verbose = random_state, verbose
         self.keep_further(parameters)
 
+    @property
+    def history_(self) -> dict[str, list[float]]:
+        """The losses of all epochs: {"loss": …} and, with held-out rows, also {"val_loss": …}."""
+        found: dict[str, list[float]] = {"loss": [row["train_loss"] for row in self.logged_]}
+        if any("valid_loss" in row for row in self.logged_):
+            found["val_loss"] = [row["valid_loss"] for row in self.logged_]
+        return found
+
     def maker(self, rows: TrainingRows) -> tuple[KerasMaker, Mapping[str, Any]]:
         where, model = type(self).__name__, self._model(vars(self))
         if not callable(model):
@@ -175,7 +183,8 @@ class KerasClassifier(_Keras, Classifier):
     """SciKeras's `KerasClassifier`, for functions that return a `Sequential`.
 
     The arguments of the function are parameters, as `model__NAME` or as `NAME`, so scikit-learn's searches find them.
-    The net returns probabilities. A fit calls the function several times.
+    The net returns probabilities. A fit calls the function several times. Targets are the classes of the rows, or
+    one-hot rows (N, classes); `predict` returns the same form.
 
     Args:
         model: function that returns a `Sequential`.
@@ -185,12 +194,13 @@ class KerasClassifier(_Keras, Classifier):
         metrics: ignored: use scikit-learn's `scoring`.
         epochs: number of epochs.
         batch_size, shuffle, callbacks, warm_start, dtype, random_state, verbose: as in `Classifier`.
-        validation_split: share of the rows, the last ones, that are held out. `history_` then has their loss.
+        validation_split: share of the rows, the last ones, that are held out. `history_` then has their loss too.
         class_weight: as in `Classifier`.
         **parameters: arguments of the function, as `model__NAME` or as `NAME`, and `optimizer__NAME`.
 
     Attributes:
-        classes_, history_, n_iter_, fitting_: as in `Classifier`.
+        history_: {"loss": the losses of all epochs}, and "val_loss" with held-out rows.
+        classes_, n_iter_, fitting_: as in `Classifier`. With one-hot targets, the classes are 0, 1, ….
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -240,11 +250,35 @@ class KerasClassifier(_Keras, Classifier):
         outputs = self.net_outputs(X)
         return self.both_classes(outputs.reshape(len(outputs), -1))
 
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the classes (N,), or one-hot rows (N, classes), int64, if the targets were one-hot."""
+        classes = super().predict(X)
+        return np.eye(len(self.classes_), dtype=np.int64)[classes] if self.is_one_hot_ else classes
+
+    def targets(self, y: Any, reset: bool) -> np.ndarray:
+        one_hot = is_one_hot(y)
+        if reset:
+            self.is_one_hot_ = one_hot
+        if not self.is_one_hot_:
+            return super().targets(y, reset)
+        if not one_hot or (not reset and y.shape[1] != len(self.classes_)):
+            raise ValueError(
+                f"{type(self).__name__}: y is not like that of the first call; expected one-hot rows (N, "
+                f"{len(self.classes_)}), got the shape {y.shape}."
+            )
+        if reset:
+            self.classes_ = np.arange(y.shape[1])
+        return np.asarray(y.argmax(1), np.int32)
+
+    def row_losses(self) -> Callable[[jax.Array, jax.Array], jax.Array]:
+        loss = super().row_losses()
+        return of_one_hot(loss, len(self.classes_)) if self.is_one_hot_ else loss
+
     def default_loss(self) -> RowLosses:
         return cross_entropy
 
     def facts(self, rows: TrainingRows) -> dict[str, Any]:
-        kind = type_of_target(self.classes_[rows.targets])
+        kind = "multiclass-onehot" if self.is_one_hot_ else type_of_target(self.classes_[rows.targets])
         classes = tuple(self.classes_.tolist())
         return super().facts(rows) | {"n_classes_": len(classes), "classes_": classes, "target_type_": kind}
 
@@ -259,7 +293,8 @@ class KerasRegressor(_Keras, Regressor):
         **parameters: arguments of the function, as `model__NAME` or as `NAME`, and `optimizer__NAME`.
 
     Attributes:
-        history_, n_iter_, fitting_: as in `Regressor`.
+        history_: as in `KerasClassifier`.
+        n_iter_, fitting_: as in `Regressor`.
 
     Example:
         >>> from funcnet.sklearn.keras import Adam, Dense
@@ -281,3 +316,15 @@ class KerasRegressor(_Keras, Regressor):
     def facts(self, rows: TrainingRows) -> dict[str, Any]:
         kind = "continuous" if self.is_flat_ else "continuous-multioutput"
         return super().facts(rows) | {"n_outputs_": self.n_outputs_, "target_type_": kind}
+
+
+def is_one_hot(y: np.ndarray) -> bool:
+    """Return whether targets are rows (N, classes) of zeros and a single one, with at least two classes.
+
+    Example:
+        >>> is_one_hot(np.eye(3)), is_one_hot(np.ones((2, 1))), is_one_hot(np.array([0, 1]))
+        (True, False, False)
+    """
+    if y.ndim != 2 or y.shape[1] < 2 or y.dtype.kind not in "biuf":
+        return False
+    return bool(np.isin(y, (0, 1)).all() and (y.sum(1) == 1).all())

@@ -11,7 +11,7 @@ from funcnet.sklearn.criteria import by_row
 from funcnet.sklearn.keras.constraints import EPSILON
 from funcnet.sklearn.keras.layers import snake_case
 
-__all__ = ["cross_entropy", "mean_squared_error", "row_loss"]
+__all__ = ["cross_entropy", "mean_squared_error", "of_one_hot", "row_loss"]
 
 RowLoss = Callable[[jax.Array, jax.Array], jax.Array]
 
@@ -122,6 +122,20 @@ def row_loss(loss: Any) -> RowLoss:
             f"compile: unknown loss; expected {', '.join(LOSSES)}, or a function of (y_true, y_pred), got {loss!r}."
         )
     return found if isinstance(loss, str) else _swapped(found)
+
+
+@functools.lru_cache(maxsize=64)
+def of_one_hot(loss: RowLoss, count: int) -> RowLoss:
+    """Return a loss of (outputs, numbers of the classes) that gives one-hot targets to `loss`, unless `loss` is a
+    categorical cross-entropy.
+
+    Example:
+        >>> of_one_hot(mean_squared_error, 2)(jnp.array([[0.5, 0.5], [0.0, 1.0]]), jnp.array([0, 0]))
+        Array([0.25, 1.  ], dtype=float32)
+    """
+    if loss in (cross_entropy, categorical_crossentropy):
+        return loss
+    return lambda outputs, codes: loss(outputs, jax.nn.one_hot(codes, count, dtype=outputs.dtype))
 
 
 @functools.lru_cache(maxsize=64)

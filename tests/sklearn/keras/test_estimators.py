@@ -83,10 +83,49 @@ def test_two_classes_and_the_last_rows_are_held_out():
     assert found.score(x[:50], y[:50]) == 1 and found.score(x[50:], y[50:]) < 1, (
         "the second class is in the held-out half"
     )
-    assert "valid_loss" in found.history_[-1] and found.predict_proba(x).shape == (100, 2)
+    assert list(found.history_) == ["loss", "val_loss"] and len(found.history_["val_loss"]) == 20
+    assert found.predict_proba(x).shape == (100, 2)
     stopping = EarlyStopping(patience=2)
     found.set_params(callbacks=[stopping]).fit(x, y)
     assert found.n_iter_ < 20
+
+
+def one_hot(y):
+    return np.float64(np.asarray(y)[:, None] == np.unique(iris()[1]))
+
+
+@pytest.mark.parametrize("loss", ["categorical_crossentropy", None])
+def test_one_hot_targets(loss):
+    x, y = iris()
+    rows = one_hot(y)
+    model = KerasClassifier(uncompiled, epochs=20, optimizer="adam", loss=loss, random_state=0)
+    coded = clone(model).fit(x, y)
+    found = model.fit(x, rows)
+    assert found.history_ == coded.history_ and found.classes_.tolist() == [0, 1, 2]
+    np.testing.assert_array_equal(found.predict(x), one_hot(coded.predict(x)))
+    assert found.score(x, rows) == coded.score(x, y)
+    with pytest.raises(ValueError, match=r"expected one-hot rows \(N, 3\), got the shape \(150,\)"):
+        found.partial_fit(x, y)
+
+
+@pytest.mark.parametrize("loss", ["mse", "binary_crossentropy", lambda y_true, y_pred: (y_true - y_pred) ** 2])
+def test_losses_of_one_hot_targets(loss):
+    x, y = iris()
+    model = KerasClassifier(small, loss=loss, epochs=1, random_state=0)
+    model.set_params(model=uncompiled, optimizer=Adam(0.0), batch_size=150).fit(x, one_hot(y))
+    p = model.predict_proba(x)
+    rows = one_hot(y)
+    expected = -(rows * np.log(p) + (1 - rows) * np.log(1 - p)) if loss == "binary_crossentropy" else (rows - p) ** 2
+    np.testing.assert_allclose(model.history_["loss"], [expected.mean()], rtol=1e-5)
+
+
+def test_one_hot_targets_in_a_search():
+    x, y = iris()
+    model = KerasClassifier(small, epochs=10, random_state=0)
+    search = GridSearchCV(model, {"model__rate": [0.0, 0.9]}, cv=model_selection.KFold(3, shuffle=True, random_state=0))
+    ours, theirs = search.fit(x, one_hot(y)), clone(search).set_params(exact=True).fit(x, one_hot(y))
+    assert ours.best_params_ == {"model__rate": 0.0}
+    np.testing.assert_allclose(ours.cv_results_["mean_test_score"], theirs.cv_results_["mean_test_score"], atol=0.02)
 
 
 def test_a_regression():
