@@ -57,6 +57,7 @@ COVERED_BY = {
     "heads/entities.py": "heads/test_metrics.py",
     "heads/fill_mask.py": "serving/test_inference.py",
     "heads/reading/{examples,glue,squad,tables}.py": "heads/test_reading.py",
+    "operators/schema.py": "operators/test_parsing.py",
     "heads/windows.py": "heads/test_answer.py",
     "heads/{choice,encoding,head,table,text,tokens}.py": "heads/test_directory.py tasks/finetuning/test_rows.py",
     "loops/control.py": "export/wasm/test_rules.py",

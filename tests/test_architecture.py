@@ -18,6 +18,7 @@ RANKS = {
     "table": 0,
     "settings": 0,
     "loops": 0,
+    "operators": 0,
     "arguments": 0,
     "functional": 1,
     "text": 1,

@@ -1,0 +1,6 @@
+"""Operators that are declared once, with their signature, their derivative and an implementation for each platform."""
+
+from funcnet.operators.parsing import parse
+from funcnet.operators.schema import Alias, OperatorArgument, Schema, Type
+
+__all__ = ["Alias", "OperatorArgument", "Schema", "Type", "parse"]
