@@ -1,5 +1,6 @@
 """`funcnet.compare` finds what is wrong in a port, and nothing where nothing is."""
 
+import dataclasses
 from collections import OrderedDict
 
 import jax
@@ -12,6 +13,7 @@ import transformers
 import funcnet
 from funcnet import functional as F
 from funcnet import nn
+from funcnet.comparison.report import CallRow, Comparison
 from funcnet.models import bert
 from funcnet.models.resnet import resnet18
 from tests import ported_models
@@ -478,3 +480,12 @@ def test_outputs_with_strings_with_none_and_with_one_array_twice():
         theirs, ours = made(torch.nn, 2), made(nn, factor)
         params, state = ours.load_state_dict(theirs.state_dict())
         assert funcnet.compare(theirs, ours, params, state, X).ok is same
+
+
+def test_the_first_five_calls_at_a_kink_are_named():
+    row = CallRow("", "ReLU", 0.0, 2e-3, None, None, rounding="backward", kinks=3)
+    five = tuple(dataclasses.replace(row, name=f"act:{number}") for number in range(1, 6))
+    shown = ", ".join(f"3 in act:{number} (ReLU)" for number in range(1, 6))
+    for rows, end in ((five, shown), ((*five, row), f"{shown}, … (6 calls in all)")):
+        lines = str(Comparison(rows, {}, 1e-5, "highest")).splitlines()
+        assert next(line for line in lines if line.startswith("rounding at a kink")).endswith(f": {end}")
