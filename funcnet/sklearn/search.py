@@ -46,7 +46,7 @@ class _Together:
         given, groups = (self.cv, self.n_jobs), params.pop("groups", None)
         self.cv = list(check_cv(self.cv, y, classifier=is_classifier(self.estimator)).split(X, y, groups))
         self.n_jobs = None
-        self.trained_nets = TrainedNets(X, y, params.get("sample_weight"), self.cv, refits=bool(self.refit))
+        self.trained_nets = TrainedNets(X, y, params.get("sample_weight"), self.cv)
         self.estimator.trained_nets = self.trained_nets
         try:
             search.fit(X, y, **params)

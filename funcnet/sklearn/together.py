@@ -13,7 +13,6 @@ import re
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,6 @@ class TrainedNets:
         interrupted: what Ctrl-C has left out, or "".
         seconds: {`digest` of a lane: its share of the time that its group was trained}.
         fit_seconds: the mean of these times over the folds, for each candidate to score.
-        refits: whether the best candidate will be trained again on all rows.
     """
 
     x: Any
@@ -60,7 +58,6 @@ class TrainedNets:
     interrupted: str = ""
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
     fit_seconds: list[float] = dataclasses.field(default_factory=list)
-    refits: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,10 +123,9 @@ def train_together(
     groups: dict[Any, list[Lane]] = {}
     for lane in (lane for row in lanes for lane in row if lane is not None):
         groups.setdefault((lane.recipe, lane.epochs), []).append(lane)
-    trained.refits &= len(groups) == 1  # otherwise it is not known yet which program will train the best candidate
-    with ThreadPoolExecutor(1) as compiler, Interruption() as stop:
+    with Interruption() as stop:
         for group in groups.values():
-            _train_group(group, trained, compiler, stop, say)
+            _train_group(group, trained, stop, say)
     if stop.signal == signal.SIGTERM:
         raise SystemExit(stop.exit_code)
     is_done = lambda row: all(lane is not None and lane.name in trained.nets for lane in row)
@@ -143,15 +139,13 @@ def train_together(
     return [candidate for candidate, _ in done]
 
 
-def _train_group(
-    lanes: list[Lane], trained: TrainedNets, compiler: Executor, stop: Interruption, say: Say | None
-) -> None:
+def _train_group(lanes: list[Lane], trained: TrainedNets, stop: Interruption, say: Say | None) -> None:
     """Train the lanes of a group by one program, or by several if one needs too much memory."""
     if len(lanes) == 1 or stop.requested:
         return
     begin, free = time.perf_counter(), _free_memory()
     with jax.enable_x64(lanes[0].recipe.dtype == "float64"):
-        program = _Program(lanes, compiler)
+        program = _Program(lanes)
         parts = min(math.ceil(program.memory / (SHARE * free)), len(lanes))
         if parts > 1:
             most = math.ceil(len(lanes) / parts)
@@ -159,7 +153,7 @@ def _train_group(
                 say(f"{len(lanes)} fits need too much memory; training {most} at a time")
             del program
             for first in range(0, len(lanes), most):
-                _train_group(lanes[first : first + most], trained, compiler, stop, say)
+                _train_group(lanes[first : first + most], trained, stop, say)
             return
         trained.nets |= program.run(trained, stop, say)
     seconds = (time.perf_counter() - begin) / len(lanes)
@@ -182,17 +176,13 @@ class _Program:
 
     Args:
         lanes: lanes with the same recipe and number of epochs.
-        compiler: compiles what else the lanes need, at the same time as this program.
 
     Attributes:
         memory: the memory in bytes that an epoch needs, on all devices together.
     """
 
-    def __init__(self, lanes: list[Lane], compiler: Executor):
+    def __init__(self, lanes: list[Lane]):
         recipe, rows = lanes[0].recipe, lanes[0].rows
-        self.compiler, self._first = compiler, (dict(lanes[0].values), jax.random.key(lanes[0].seed))
-        self._begin = compiled(start, recipe)
-        self._begun = compiler.submit(self._begin.lower(*self._first).compile)
         devices = jax.local_devices()[: len(lanes)]
         self.lanes, self.padded = lanes, [*lanes, *lanes[-1:] * (-len(lanes) % len(devices))]
         steps = [-(-len(lane.train) // recipe.batch_size) for lane in self.padded]
@@ -206,7 +196,7 @@ class _Program:
         self.rows = TrainingRows(inputs, targets, weights)
         axes = (0, 0, TrainingRows(None, None, 0), 0, 0, None)
         run = jax.jit(jax.vmap(functools.partial(run_epoch, self.recipe), in_axes=axes), donate_argnums=1)
-        shapes = jax.eval_shape(self._begin, *self._first)
+        shapes = jax.eval_shape(lambda: start(recipe, lanes[0].values, jax.random.key(0)))
         sharding = jax.NamedSharding(self.mesh, jax.P("lanes"))
         stacked = lambda leaf: jax.ShapeDtypeStruct((len(self.padded), *leaf.shape), leaf.dtype, sharding=sharding)
         fitting = jax.tree.map(stacked, shapes)
@@ -216,14 +206,11 @@ class _Program:
 
     def run(self, trained: TrainedNets, stop: Interruption, say: Say | None) -> dict[str, Mapping[str, Any]]:
         """Train, and return the attributes of a fitted estimator for each lane, by its name."""
-        self._begun.result()
         # `vmap` would not make this faster, but its program takes several times as long to compile.
-        each = [self._begin(dict(lane.values), jax.random.key(lane.seed)) for lane in self.padded]
+        begin, epochs = compiled(start, self.lanes[0].recipe), self.lanes[0].epochs
+        each = [begin(dict(lane.values), jax.random.key(lane.seed)) for lane in self.padded]
         fitting = self._place(jax.tree.map(lambda *leaves: np.stack(leaves), *each), "lanes")
-        if trained.refits:
-            self.compiler.submit(self._refit().compile)
         losses: list[jax.Array] = []
-        epochs = self.lanes[0].epochs
         for epoch in range(epochs):
             jax.block_until_ready(losses[-2:-1])  # otherwise all epochs would be queued at once
             if stop.requested and losses:
@@ -241,14 +228,6 @@ class _Program:
             one = jax.tree.map(functools.partial(_taken, index), fitting)
             found[lane.name] = {"fitting_": one, "logged_": rows, "n_iter_": len(losses), "seed_": lane.seed}
         return found
-
-    def _refit(self) -> Any:
-        """Return the program that trains a net on all rows, not compiled yet."""
-        lane = self.lanes[0]
-        (values, key), rows = self._first, TrainingRows(*map(jnp.asarray, lane.rows))
-        batches = batches_of(lane.recipe, np.arange(len(rows.weights)), lane.seed, 0)
-        shapes = jax.eval_shape(self._begin, values, key)
-        return compiled(run_epoch, lane.recipe).lower(values, shapes, rows, batches, key, np.int32(0))
 
     def _batches(self, epoch: int) -> Batches:
         """Return the batches of all lanes: (lanes, S, B)."""

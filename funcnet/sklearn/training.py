@@ -177,6 +177,6 @@ def outputs_of(recipe: Recipe, values: Values, fitting: Fitting, inputs: jax.Arr
 
 
 @functools.lru_cache(maxsize=64)
-def compiled(function: Callable[..., Any], recipe: Recipe) -> jax.stages.Wrapped:
+def compiled(function: Callable[..., Any], recipe: Recipe) -> Callable[..., Any]:
     """Return the compiled function of a recipe: one of those in this file. Equal recipes share it."""
     return jax.jit(functools.partial(function, recipe))
