@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from funcnet.functional import checks
-from funcnet.functional.varying import vary_like
+from funcnet.operators.varying import vary_like
 
 __all__ = ["batch_norm", "batch_norm_and_count", "bound_axes", "normalise_batch"]
 

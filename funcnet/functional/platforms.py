@@ -20,7 +20,7 @@ import jax
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Primitive
 from jax.interpreters import ad, batching, mlir
 
-from funcnet.functional.varying import vary_like
+from funcnet.operators.varying import vary_like
 
 __all__ = ["bilinear", "default_program"]
 

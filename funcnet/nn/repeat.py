@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from funcnet import random, tree
-from funcnet.functional.varying import vary_like
+from funcnet.operators.varying import vary_like
 from funcnet.nn.container import Numbered
 from funcnet.nn.core.call import Frame
 from funcnet.nn.core.module import Module

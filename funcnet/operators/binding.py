@@ -1,0 +1,140 @@
+"""The arguments of one call of an operator: arrays, and values that are part of the compiled program."""
+
+import dataclasses
+import numbers
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from funcnet.operators.schema import OperatorArgument, Schema, Type
+
+__all__ = ["Settings", "bind_arguments"]
+
+Count = int | None  # of the arrays of a Tensor[] argument; None for a Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The arguments of a call that are not arrays. Equal settings have the same compiled programs.
+
+    Attributes:
+        values: ((name, value), …) for the arguments that are not arrays. An optional `Tensor` that is left out is None.
+        arrays: ((name, count), …) for the arguments with arrays, in order.
+    """
+
+    values: tuple[tuple[str, Any], ...]
+    arrays: tuple[tuple[str, Count], ...]
+
+    def arguments(self, arrays: Sequence[Any]) -> dict[str, Any]:
+        """Return {name: value} of all arguments, where `arrays` are the arrays of all arguments in a row."""
+        found, place = dict(self.values), 0
+        for name, count in self.arrays:
+            found[name] = arrays[place] if count is None else list(arrays[place : place + count])
+            place += 1 if count is None else count
+        return found
+
+    def names(self) -> list[str]:
+        """Return the name of the argument of each array."""
+        return [name for name, count in self.arrays for _ in range(1 if count is None else count)]
+
+
+def bind_arguments(schema: Schema, given: Sequence[Any], named: Mapping[str, Any]) -> tuple[list[jax.Array], Settings]:
+    """Return the arrays and the other values of a call.
+
+    Raises:
+        TypeError: if an argument is missing, unknown, given twice, or has the wrong type.
+    """
+    where, arguments = schema.full_name, schema.arguments
+    positional = [one for one in arguments if not one.is_keyword]
+    if len(given) > len(positional):
+        raise TypeError(f"{where}: too many arguments; expected at most {len(positional)}, got {len(given)}.")
+    values = dict(zip((one.name for one in positional), given, strict=False))
+    for name, value in named.items():
+        if name in values or name not in {one.name for one in arguments}:
+            problem = "is given twice" if name in values else "is unknown"
+            raise TypeError(f"{where}: argument {name!r} {problem}; expected {schema}.")
+        values[name] = value
+    arrays: list[jax.Array] = []
+    places: list[tuple[str, Count]] = []
+    others: list[tuple[str, Any]] = []
+    for one in arguments:
+        if one.name not in values and not one.default:
+            raise TypeError(f"{where}: argument {one.name!r} is missing; expected {schema}.")
+        value = values.get(one.name, one.default[0] if one.default else None)
+        if one.type.is_tensor and value is not None:
+            is_list = one.type.name == "[]" or (one.type.name == "?" and one.type.inner[0].name == "[]")
+            found = [_array(where, one, entry) for entry in (value if is_list else [value])]
+            arrays += found
+            places.append((one.name, len(found) if is_list else None))
+        else:
+            others.append((one.name, _checked(where, one, one.type, value)))
+    return arrays, Settings(tuple(others), tuple(places))
+
+
+def _array(where: str, argument: OperatorArgument, value: Any) -> jax.Array:
+    if isinstance(value, jax.Array | np.ndarray | np.generic):
+        return jnp.asarray(value)
+    raise _wrong(where, argument, value, "an array")
+
+
+def _checked(where: str, argument: OperatorArgument, kind: Type, value: Any) -> Any:
+    """Return a value that can be hashed, of the type that the signature has."""
+    if kind.name == "?" or (value is None and kind.is_tensor):
+        return None if value is None else _checked(where, argument, kind.inner[0], value)
+    if kind.name == "[]":
+        if not isinstance(value, list | tuple):
+            if kind.size is None:
+                raise _wrong(where, argument, value, "a list")
+            value = [value] * kind.size
+        if kind.size is not None and len(value) != kind.size:
+            raise _wrong(where, argument, value, f"{kind.size} values")
+        return tuple(_checked(where, argument, kind.inner[0], one) for one in value)
+    convert, expected = KINDS.get(kind.name, (lambda value: value, ""))
+    try:
+        return convert(value)
+    except TypeError:
+        traced = " Pass traced values as Tensor arguments." if isinstance(value, jax.Array) else ""
+        raise _wrong(where, argument, value, expected, traced) from None
+
+
+def _wrong(where: str, argument: OperatorArgument, value: Any, expected: str, more: str = "") -> TypeError:
+    shown = str(jax.typeof(value)) if isinstance(value, jax.Array) else repr(value)
+    return TypeError(f"{where}: argument {argument.name!r} is wrong; expected {expected}, got {shown}.{more}")
+
+
+def _number(kind: Any, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def found(value: Any) -> Any:
+        if isinstance(value, bool | np.bool_) or not isinstance(value, kind):
+            raise TypeError
+        return convert(value)
+
+    return found
+
+
+def _only(kind: type) -> Callable[[Any], Any]:
+    def found(value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise TypeError
+        return value
+
+    return found
+
+
+def _scalar(value: Any) -> Any:
+    if not isinstance(value, numbers.Number):
+        raise TypeError
+    return value.item() if isinstance(value, np.generic) else value
+
+
+KINDS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
+    "float": (_number(numbers.Real, float), "a number"),
+    "int": (_number(numbers.Integral, int), "an integer"),
+    "SymInt": (_number(numbers.Integral, int), "an integer"),
+    "bool": (_only(bool), "True or False"),
+    "str": (_only(str), "a text"),
+    "Scalar": (_scalar, "a number"),
+    "ScalarType": (np.dtype, "a dtype"),
+}

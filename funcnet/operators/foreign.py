@@ -1,0 +1,107 @@
+"""Implementations in C++ and other languages, which XLA calls through its foreign function interface (`jax.ffi`)."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import ShapedArray
+from jax.extend.core import Primitive
+from jax.interpreters import mlir
+
+__all__ = ["Foreign", "run_foreign"]
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A target of `jax.ffi.register_ffi_target`, as an implementation of an operator.
+
+    The arrays of a call are its operands, row-major, and the other arguments its attributes: floats are float64,
+    integers int64, and lists arrays. An argument that is None is left out.
+
+    If the operator has dimensions `...`, each device computes its own part of them. A target must therefore accept any
+    number of these dimensions, and read the sizes of the others from the end of a shape.
+
+    Attributes:
+        target: the name of the target.
+    """
+
+    target: str
+
+    def __post_init__(self) -> None:
+        jax.ffi.register_ffi_target_as_batch_partitionable(self.target)
+
+
+def run_foreign(
+    one: Foreign, values: Mapping[str, Any], mapped: int, maps: Sequence[bool], types: Sequence[Any], *arrays: jax.Array
+) -> list[jax.Array]:
+    """Call a target while a program is lowered.
+
+    Args:
+        one: the target.
+        values: {name: value} of the arguments that are not arrays.
+        mapped: the number of dimensions `...`.
+        maps: for each array, whether it has these dimensions.
+        types: the types of the results.
+        *arrays: the arrays.
+    """
+    # XLA divides the first `num_batch_dims` dimensions of all operands that have as many. With some more dimensions of
+    # size 1 in the mapped arrays, all others have fewer, and remain whole.
+    rank = max((array.ndim + 1 for array, has in zip(arrays, maps, strict=True) if not has), default=0)
+    wide = max(mapped, rank) if mapped else 0
+    wider = lambda shape: (*shape[:mapped], *(1,) * (wide - mapped), *shape[mapped:])
+    operands = [array.reshape(wider(array.shape)) if has else array for array, has in zip(arrays, maps, strict=True)]
+    made = tuple((wider(one.shape), one.dtype) for one in types)
+    given = tuple((name, value) for name, value in values.items() if value is not None)
+    found = _call.bind(*operands, target=one.target, values=given, mapped=wide, maps=tuple(maps), types=made)
+    return [array.reshape(one.shape) for array, one in zip(found, types, strict=True)]
+
+
+def _lower(
+    context: Any, *operands: Any, target: str, values: Any, mapped: int, maps: tuple[bool, ...], types: Any
+) -> Any:
+    more = {}
+    avals = (*context.avals_in, *context.avals_out)
+    if mapped and all(isinstance(size, int) for aval in avals for size in aval.shape):
+        more["mhlo.frontend_attributes"] = mlir.ir_attribute({"num_batch_dims": str(mapped)})
+        rule = _sharding_rule(context.avals_in, context.avals_out, mapped, maps)
+        more["sdy.sharding_rule"] = mlir.ir.Attribute.parse(rule)
+    attributes = {name: _attribute(value) for name, value in values}
+    return jax.ffi.ffi_lowering(target, extra_attributes=more)(context, *operands, **attributes)
+
+
+def _attribute(value: Any) -> Any:
+    if isinstance(value, bool | str):
+        return value
+    if isinstance(value, float):
+        return np.float64(value)
+    return np.int64(value) if isinstance(value, int) else np.asarray(value)
+
+
+def _sharding_rule(inputs: Sequence[Any], outputs: Sequence[Any], mapped: int, maps: Sequence[bool]) -> str:
+    """Return the rule by which Shardy divides a call: the dimensions `...` are shared, all others are whole."""
+    letters = itertools.chain("ijklmnopqrstuvwxyz", (f"z_{number}" for number in itertools.count(1)))
+    shared = [next(letters) for _ in range(mapped)]
+    sizes: dict[str, int] = {}
+
+    def names(aval: Any, has: bool) -> str:
+        found = shared[: mapped if has else 0]
+        found = [*found, *[next(letters) for _ in range(aval.ndim - len(found))]]
+        sizes.update(zip(found, aval.shape, strict=True))
+        return f"[{', '.join(found)}]"
+
+    left = ", ".join(names(aval, has) for aval, has in zip(inputs, maps, strict=True))
+    right = ", ".join(names(aval, True) for aval in outputs)
+    whole = ", ".join(name for name in sizes if name not in shared)
+    shown = ", ".join(f"{name}={size}" for name, size in sizes.items())
+    return (
+        f"#sdy.op_sharding_rule<({left})->({right}) {{{shown}}}" + f" need_replication={{{whole}}}" * bool(whole) + ">"
+    )
+
+
+_call = Primitive("operator_foreign")
+_call.multiple_results = True
+_call.def_abstract_eval(lambda *avals, types, **params: [ShapedArray(shape, dtype) for shape, dtype in types])
+mlir.register_lowering(_call, _lower)

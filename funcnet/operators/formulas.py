@@ -1,0 +1,66 @@
+"""Derivatives of operators, as formulas such as `where(self > 0, grad, slope * grad)` or as functions.
+
+A formula is an expression in Python's syntax. Its names are the arguments of the operator, `grad`, `result`, and the
+functions of `jax.numpy`. `grad` is the gradient of the result and `result` the result. If there are several results,
+they are tuples, `grads` and `results`.
+"""
+
+import ast
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from funcnet.operators.schema import Schema
+
+__all__ = ["Derivative", "derivative_of"]
+
+Derivative = Callable[[Mapping[str, Any]], jax.Array]
+GIVEN = ("grad", "result"), ("grads", "results")
+
+
+def derivative_of(schema: Schema, name: str, given: str | Callable[..., jax.Array]) -> Derivative:
+    """Return a function of {name: value} that computes the gradient of an argument.
+
+    Args:
+        schema: the signature of the operator.
+        name: the argument.
+        given: a formula, or a function whose parameters are some of the names that a formula may have.
+
+    Raises:
+        ValueError: if the formula does not parse, or has an unknown name.
+
+    Example:
+        >>> from funcnet.operators.parsing import parse
+        >>> schema = parse("square(Tensor self) -> Tensor")
+        >>> derivative_of(schema, "self", "2 * self * grad")({"self": 3.0, "grad": 1.0, "result": 9.0})
+        6.0
+    """
+    where = f"{schema.full_name}.derivative: {name}"
+    known = [*(one.name for one in schema.arguments), *GIVEN[len(schema.returns) > 1]]
+    if callable(given):
+        wanted = list(inspect.signature(given).parameters)
+        if unknown := [one for one in wanted if one not in known]:
+            raise ValueError(
+                f"{where}: the function has an unknown parameter; expected some of {', '.join(known)}, got "
+                f"{unknown[0]!r}."
+            )
+        return lambda values: given(**{one: values[one] for one in wanted})
+    try:
+        code = ast.parse(given.strip(), mode="eval")
+    except SyntaxError as error:
+        raise ValueError(
+            f"{where}: the formula does not parse; expected an expression, got {given!r}: {error.msg} at column "
+            f"{error.offset}."
+        ) from None
+    wanted = [node.id for node in ast.walk(code) if isinstance(node, ast.Name)]
+    if unknown := [one for one in wanted if one not in known and not hasattr(jnp, one)]:
+        raise ValueError(
+            f"{where}: the formula has an unknown name; expected {', '.join(known)}, or a function of jax.numpy, got "
+            f"{unknown[0]!r} in {given!r}."
+        )
+    compiled = compile(code, f"<derivative of {schema.full_name}>", "eval")
+    functions = {one: getattr(jnp, one) for one in wanted if one not in known}
+    return lambda values: eval(compiled, {"__builtins__": {}}, {**functions, **values})

@@ -1,0 +1,231 @@
+"""The primitives of operators: their rules for types, lowering, `vmap` and derivatives.
+
+An operator has a primitive of its own, so its name is in programs. Its tangents are computed by another primitive,
+`operator_tangent`, which holds the arrays, the results and the tangents of some arguments. Its value is the derivative
+of the reference; its transpose calls the derivatives of the operator. JAX therefore uses the reference in forward mode
+and the derivatives in reverse mode. The derivatives of both are those of ordinary functions.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from funcnet.operators.binding import Settings
+from funcnet.operators.foreign import Foreign, run_foreign
+from funcnet.operators.varying import vary_like
+
+__all__ = ["PLATFORMS", "Call", "primitive"]
+
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Call:
+    """What is fixed in a call of an operator: a parameter of its primitive.
+
+    Attributes:
+        operator: the `Operator`.
+        settings: the arguments that are not arrays.
+    """
+
+    operator: Any
+    settings: Settings
+
+    def results(self, function: Function, *arrays: jax.Array) -> tuple[jax.Array, ...]:
+        """Return the results of a function with the operator's arguments, as a tuple."""
+        found = function(**self.settings.arguments(arrays))
+        return tuple(found) if isinstance(found, tuple | list) else (found,)
+
+    def reference(self, *arrays: jax.Array) -> tuple[jax.Array, ...]:
+        """Return the results of the reference."""
+        return self.results(self.operator.get_reference(), *arrays)
+
+
+def primitive(name: str) -> Primitive:
+    """Return a new primitive for an operator, with its rules. It has the parameter `call`, a `Call`."""
+    made = Primitive(name)
+    made.multiple_results = True
+    made.def_impl(functools.partial(_run, made))
+    made.def_abstract_eval(lambda *avals, call: _result_types(call, avals))
+    ad.primitive_jvps[made] = functools.partial(_jvp, made)
+    batching.primitive_batchers[made] = functools.partial(_batch, made)
+    mlir.register_lowering(made, functools.partial(_lower, None))
+    for platform in PLATFORMS:
+        mlir.register_lowering(made, functools.partial(_lower, platform), platform=platform)
+    return made
+
+
+def _run(one: Primitive, *arrays: jax.Array, **params: Any) -> list[jax.Array]:
+    with jax.disable_jit(False):  # lowering chooses the implementation, so compile even if jit is disabled
+        return _compiled(one, tuple(params.items()), *arrays)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _compiled(one: Primitive, params: tuple[tuple[str, Any], ...], *arrays: jax.Array) -> list[jax.Array]:
+    return one.bind(*arrays, **dict(params))
+
+
+@functools.lru_cache(maxsize=4096)
+def _result_types(call: Call, avals: tuple[Any, ...]) -> list[Any]:
+    operator = call.operator
+    found = jax.make_jaxpr(call.reference)(*avals).out_avals
+    if len(found) != len(operator.schema.returns):
+        raise ValueError(
+            f"{operator.schema.full_name}: the reference returns {len(found)} results; expected "
+            f"{len(operator.schema.returns)} by the signature."
+        )
+    if operator.dims is not None:
+        shapes = [aval.shape for aval in avals]
+        expected = operator.dims.results(operator.schema.full_name, _entries(call), shapes)
+        if (got := tuple(aval.shape for aval in found)) != expected:
+            raise ValueError(
+                f"{operator.schema.full_name}: the reference returns another shape; expected {expected} by dims "
+                f"{operator.dims.text!r}, got {got}."
+            )
+    return found
+
+
+def _entries(call: Call) -> list[int]:
+    """Return the number of the entry of `dims` for each array."""
+    names = [one.name for one in call.operator.schema.arguments if one.type.is_tensor]
+    return [names.index(name) for name in call.settings.names()]
+
+
+def _maps(call: Call) -> list[bool]:
+    """Return for each array whether it has the dimensions `...`."""
+    dims = call.operator.dims
+    return [dims is not None and dims.maps_inputs[place] for place in _entries(call)]
+
+
+def _lower(platform: str | None, context: Any, *operands: Any, call: Call) -> Any:
+    operator = call.operator
+    dtype = context.avals_in[0].dtype if context.avals_in else None
+    chosen = operator.get_reference() if platform is None else operator.implementation(platform, dtype)
+    if isinstance(chosen, Foreign):
+        mapped = 0
+        if operator.is_mapped:
+            shapes = [aval.shape for aval in context.avals_in]
+            mapped = len(operator.dims.read(operator.schema.full_name, _entries(call), shapes)[0])
+        values = dict(call.settings.values)
+        function = functools.partial(run_foreign, chosen, values, mapped, _maps(call), context.avals_out)
+        return mlir.lower_fun(function, multiple_results=True)(context, *operands)
+    function = functools.partial(_checked_results, platform, call, chosen, tuple(context.avals_out))
+    return mlir.lower_fun(function, multiple_results=True)(context, *operands)
+
+
+def _checked_results(
+    platform: str | None, call: Call, function: Function, expected: tuple[Any, ...], *arrays: jax.Array
+) -> tuple[jax.Array, ...]:
+    """Return the results of an implementation.
+
+    Raises:
+        TypeError: if their shapes or dtypes are not those of the reference.
+    """
+    found = call.results(function, *arrays)
+    describe = lambda values: ", ".join(f"{value.dtype.name}{list(value.shape)}" for value in values)
+    if describe(found) != describe(expected):
+        raise TypeError(
+            f"{call.operator.schema.full_name}: the implementation for {platform} returns another type; expected "
+            f"{describe(expected)}, as the reference, got {describe(found)}."
+        )
+    return found
+
+
+def _batch(one: Primitive, arrays: Sequence[jax.Array], axes: Sequence[Any], *, call: Call, **params: Any) -> Any:
+    """Add the mapped dimension to the dimensions `...`, or map the reference if they cannot hold it."""
+    maps = _maps(call)
+    if "which" in params:  # the operation of tangents, whose arrays are followed by results and tangents
+        results = len(call.operator.schema.returns)
+        maps = [*maps, *[call.operator.is_mapped] * results, *[maps[place] for place in params["which"]]]
+    if not all(has or axis is None for has, axis in zip(maps, axes, strict=True)):
+        mapped = jax.vmap(lambda *given: tuple(_inline(one, call, params, *given)), tuple(axes))(*arrays)
+        return mapped, (0,) * len(mapped)
+    ((size,)) = {array.shape[axis] for array, axis in zip(arrays, axes, strict=True) if axis is not None}
+    front = [
+        array if not has else jax.numpy.broadcast_to(array, (size, *array.shape)) if axis is None
+        else jax.numpy.moveaxis(array, axis, 0)
+        for array, axis, has in zip(arrays, axes, maps, strict=True)
+    ]  # fmt: skip
+    found = one.bind(*front, call=call, **params)
+    return found, (0,) * len(found)
+
+
+def _inline(one: Primitive, call: Call, params: Any, *arrays: jax.Array) -> tuple[jax.Array, ...]:
+    return call.reference(*arrays) if one is not _tangent else _tangents(*arrays, call=call, **params)
+
+
+# --------------------------------------------------------------------------------------------------- derivatives
+
+
+def _jvp(one: Primitive, arrays: Sequence[jax.Array], tangents: Sequence[Any], *, call: Call) -> Any:
+    results = one.bind(*arrays, call=call)
+    which = tuple(place for place, tangent in enumerate(tangents) if not isinstance(tangent, ad.Zero))
+    given = [tangents[place] for place in which]
+    operands = [*arrays, *results, *given]
+    return results, _tangent.bind(*[vary_like(one, *operands) for one in operands], call=call, which=which)
+
+
+def _tangents(*operands: jax.Array, call: Call, which: tuple[int, ...]) -> tuple[jax.Array, ...]:
+    """Return the tangents of the results, by the reference. `operands`: the arrays, the results, and some tangents."""
+    count = len(call.settings.names())
+    arrays, given = operands[:count], operands[len(operands) - len(which) :]
+
+    def function(*chosen: jax.Array) -> tuple[jax.Array, ...]:
+        whole = list(arrays)
+        for place, array in zip(which, chosen, strict=True):
+            whole[place] = array
+        return call.reference(*whole)
+
+    return tuple(jax.jvp(function, tuple(arrays[place] for place in which), tuple(given))[1])
+
+
+def _transpose(cotangents: Sequence[Any], *operands: Any, call: Call, which: tuple[int, ...]) -> list[Any]:
+    """Return the gradients of the arguments that have tangents, by their derivatives."""
+    operator, names = call.operator, call.settings.names()
+    count, several = len(names), len(operator.schema.returns) > 1
+    arrays, results = operands[:count], operands[count : len(operands) - len(which)]
+    grads = tuple(map(ad.instantiate_zeros, cotangents))
+    values = call.settings.arguments(arrays)
+    values |= {"grads": grads, "results": tuple(results)} if several else {"grad": grads[0], "result": results[0]}
+    found: list[Any] = [None] * (len(operands) - len(which))
+    for place in which:
+        name = names[place]
+        if name not in operator.derivatives:
+            raise ValueError(
+                f"{operator.schema.full_name}: the derivative of {name!r} is missing; expected a formula or a "
+                f"function, got none. Set it with operator.derivative({name}=…)."
+            )
+        gradient = operator.derivatives[name](values)
+        if names.count(name) > 1 or isinstance(gradient, list | tuple):  # of a Tensor[] argument
+            gradient = gradient[place - names.index(name)]
+        array = arrays[place]
+        if (gradient.shape, gradient.dtype) != (array.shape, array.dtype):
+            raise ValueError(
+                f"{operator.schema.full_name}: the derivative of {name!r} has another type; expected "
+                f"{jax.typeof(array)}, got {jax.typeof(gradient)}."
+            )
+        found.append(gradient)
+    return found
+
+
+def _jvp_of_tangents(operands: Sequence[jax.Array], tangents: Sequence[Any], **params: Any) -> Any:
+    given = [ad.instantiate_zeros(tangent) for tangent in tangents]
+    return jax.jvp(functools.partial(_tangents, **params), tuple(operands), tuple(given))
+
+
+_tangent = Primitive("operator_tangent")
+_tangent.multiple_results = True
+_tangent.def_impl(functools.partial(_run, _tangent))
+_tangent.def_abstract_eval(
+    lambda *avals, **params: jax.make_jaxpr(functools.partial(_tangents, **params))(*avals).out_avals
+)
+ad.primitive_jvps[_tangent] = _jvp_of_tangents
+ad.primitive_transposes[_tangent] = _transpose
+batching.primitive_batchers[_tangent] = functools.partial(_batch, _tangent)
+mlir.register_lowering(_tangent, mlir.lower_fun(_tangents, multiple_results=True))
