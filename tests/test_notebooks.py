@@ -13,7 +13,15 @@ from tests.processes import AS_A_USER
 from tests.tasks.small_bert import write_model
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
-PICTURES = {"text_to_model": 3, "inside_bert": 3, "port_from_torch": 2, "port_whisper": 2, "quantize": 3, "search": 2}
+PICTURES = {
+    "text_to_model": 3,
+    "inside_bert": 3,
+    "port_from_torch": 2,
+    "port_whisper": 2,
+    "quantize": 3,
+    "search": 2,
+    "operators": 0,
+}
 
 
 def test_every_notebook_is_run_here():

@@ -11,12 +11,12 @@ from typing import Any
 import jax
 
 from funcnet import random, tree
-from funcnet.operators.varying import vary_like
 from funcnet.nn.container import Numbered
 from funcnet.nn.core.call import Frame
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parts import children, frame_of, join, values
 from funcnet.nn.core.pure import pure_run, take
+from funcnet.operators.varying import vary_like
 
 __all__ = ["Repeat"]
 

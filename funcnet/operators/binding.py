@@ -51,27 +51,37 @@ def bind_arguments(schema: Schema, given: Sequence[Any], named: Mapping[str, Any
     positional = [one for one in arguments if not one.is_keyword]
     if len(given) > len(positional):
         raise TypeError(f"{where}: too many arguments; expected at most {len(positional)}, got {len(given)}.")
-    values = dict(zip((one.name for one in positional), given, strict=False))
-    for name, value in named.items():
+    values: dict[str, Any] = dict(zip((one.name for one in positional), given, strict=False))
+    for name in named:
         if name in values or name not in {one.name for one in arguments}:
             problem = "is given twice" if name in values else "is unknown"
             raise TypeError(f"{where}: argument {name!r} {problem}; expected {schema}.")
-        values[name] = value
+    values |= named
     arrays: list[jax.Array] = []
     places: list[tuple[str, Count]] = []
     others: list[tuple[str, Any]] = []
     for one in arguments:
-        if one.name not in values and not one.default:
-            raise TypeError(f"{where}: argument {one.name!r} is missing; expected {schema}.")
-        value = values.get(one.name, one.default[0] if one.default else None)
-        if one.type.is_tensor and value is not None:
-            is_list = one.type.name == "[]" or (one.type.name == "?" and one.type.inner[0].name == "[]")
+        value = _value(schema, one, values)
+        kind = one.type.inner[0] if one.type.name == "?" else one.type
+        if one.type.is_tensor and not (value is None and kind is not one.type):
+            is_list = kind.name == "[]"
+            if is_list and not isinstance(value, list | tuple):
+                raise _wrong(where, one, value, "a list of arrays")
             found = [_array(where, one, entry) for entry in (value if is_list else [value])]
             arrays += found
             places.append((one.name, len(found) if is_list else None))
         else:
             others.append((one.name, _checked(where, one, one.type, value)))
     return arrays, Settings(tuple(others), tuple(places))
+
+
+def _value(schema: Schema, argument: OperatorArgument, values: Mapping[str, Any]) -> Any:
+    """Return the value of an argument, or its default."""
+    if argument.name in values:
+        return values[argument.name]
+    if not argument.default:
+        raise TypeError(f"{schema.full_name}: argument {argument.name!r} is missing; expected {schema}.")
+    return argument.default[0]
 
 
 def _array(where: str, argument: OperatorArgument, value: Any) -> jax.Array:
@@ -82,7 +92,7 @@ def _array(where: str, argument: OperatorArgument, value: Any) -> jax.Array:
 
 def _checked(where: str, argument: OperatorArgument, kind: Type, value: Any) -> Any:
     """Return a value that can be hashed, of the type that the signature has."""
-    if kind.name == "?" or (value is None and kind.is_tensor):
+    if kind.name == "?":
         return None if value is None else _checked(where, argument, kind.inner[0], value)
     if kind.name == "[]":
         if not isinstance(value, list | tuple):

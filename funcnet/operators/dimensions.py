@@ -12,13 +12,13 @@ from typing import Any
 
 from funcnet.operators.schema import Schema
 
-__all__ = ["Dimensions", "parse_dimensions"]
+__all__ = ["OperatorDimensions", "parse_dimensions"]
 
 Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Dimensions:
+class OperatorDimensions:
     """The dimensions of the arrays of an operator: for each argument and each result, its names without `...`.
 
     Attributes:
@@ -82,7 +82,7 @@ class Dimensions:
         return mapped or (), sizes
 
 
-def parse_dimensions(text: str, schema: Schema) -> Dimensions:
+def parse_dimensions(text: str, schema: Schema) -> OperatorDimensions:
     """Read the dimensions of an operator.
 
     Args:
@@ -118,8 +118,8 @@ def parse_dimensions(text: str, schema: Schema) -> Dimensions:
             f"{where}: dims have a wrong entry; expected '...' first, and names or sizes of dimensions, got "
             f"{wrong[0]!r} in {text!r}."
         )
-    known = {name for names in inputs for name in names}
-    if unknown := [name for names in outputs for name in names if name not in known and not name.isdigit()]:
+    known = {name for names in inputs for name in names if name != "..."}
+    if unknown := [name for names in outputs for name in names if name not in {*known, "..."} and not name.isdigit()]:
         raise ValueError(
             f"{where}: dims have a result whose size is unknown; expected one of {', '.join(sorted(known))}, got "
             f"{unknown[0]!r} in {text!r}. Leave dims out if the shape depends on other arguments."
@@ -132,4 +132,4 @@ def parse_dimensions(text: str, schema: Schema) -> Dimensions:
         )
     bare: Any = lambda side: tuple(tuple(name for name in names if name != "...") for names in side)
     maps = tuple(names[:1] == ["..."] for names in inputs)
-    return Dimensions(text, bare(inputs), bare(outputs), maps, mapped == {True})
+    return OperatorDimensions(text, bare(inputs), bare(outputs), maps, mapped == {True})

@@ -11,18 +11,19 @@ from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
-__all__ = ["Foreign", "run_foreign"]
+__all__ = ["ForeignKernel", "run_foreign"]
 
 
 @dataclass(frozen=True)
-class Foreign:
+class ForeignKernel:
     """A target of `jax.ffi.register_ffi_target`, as an implementation of an operator.
 
     The arrays of a call are its operands, row-major, and the other arguments its attributes: floats are float64,
     integers int64, and lists arrays. An argument that is None is left out.
 
     If the operator has dimensions `...`, each device computes its own part of them. A target must therefore accept any
-    number of these dimensions, and read the sizes of the others from the end of a shape.
+    number of these dimensions, and read the sizes of the others from the end of a shape. An array without others has
+    one of size 1.
 
     Attributes:
         target: the name of the target.
@@ -35,9 +36,14 @@ class Foreign:
 
 
 def run_foreign(
-    one: Foreign, values: Mapping[str, Any], mapped: int, maps: Sequence[bool], types: Sequence[Any], *arrays: jax.Array
+    one: ForeignKernel,
+    values: Mapping[str, Any],
+    mapped: int,
+    maps: Sequence[bool],
+    types: Sequence[Any],
+    *arrays: jax.Array,
 ) -> list[jax.Array]:
-    """Call a target while a program is lowered.
+    """OperatorCall a target while a program is lowered.
 
     Args:
         one: the target.
@@ -47,11 +53,11 @@ def run_foreign(
         types: the types of the results.
         *arrays: the arrays.
     """
-    # XLA divides the first `num_batch_dims` dimensions of all operands that have as many. With some more dimensions of
-    # size 1 in the mapped arrays, all others have fewer, and remain whole.
+    # XLA divides the first `num_batch_dims` dimensions of all operands that have more than these. With some further
+    # dimensions of size 1, the mapped arrays have more, and all others have fewer and remain whole.
     rank = max((array.ndim + 1 for array, has in zip(arrays, maps, strict=True) if not has), default=0)
     wide = max(mapped, rank) if mapped else 0
-    wider = lambda shape: (*shape[:mapped], *(1,) * (wide - mapped), *shape[mapped:])
+    wider = lambda shape: (*shape[:mapped], *(1,) * (wide - mapped), *(shape[mapped:] or (1,) * bool(mapped)))
     operands = [array.reshape(wider(array.shape)) if has else array for array, has in zip(arrays, maps, strict=True)]
     made = tuple((wider(one.shape), one.dtype) for one in types)
     given = tuple((name, value) for name, value in values.items() if value is not None)

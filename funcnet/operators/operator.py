@@ -1,19 +1,23 @@
 """Operators: declared once by their signature, with a reference, derivatives and implementations for platforms."""
 
-from collections.abc import Callable, Sequence
+import difflib
+import functools
+import importlib.metadata
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from funcnet.operators.binding import bind_arguments
-from funcnet.operators.dimensions import Dimensions, parse_dimensions
-from funcnet.operators.foreign import Foreign
+from funcnet.operators.dimensions import OperatorDimensions, parse_dimensions
+from funcnet.operators.foreign import ForeignKernel
 from funcnet.operators.formulas import Derivative, derivative_of
 from funcnet.operators.parsing import parse
-from funcnet.operators.primitives import PLATFORMS, Call, primitive
+from funcnet.operators.primitives import PLATFORMS, OperatorCall, primitive
 from funcnet.operators.schema import Schema
 from funcnet.operators.varying import vary_like
 
-__all__ = ["Implementation", "Operator", "define", "defined"]
+__all__ = ["Implementation", "Operator", "define", "get", "load", "table"]
 
 Function = Callable[..., Any]
 _defined: dict[str, "Operator"] = {}
@@ -25,16 +29,20 @@ class Implementation:
 
     Attributes:
         function: a function with the operator's arguments that returns an array, or a tuple of several results; or a
-            `Foreign`.
+            `ForeignKernel`.
         dtypes: names of the dtypes of the first array for which it is used, or None for all.
     """
 
-    function: Function | Foreign
+    function: Function | ForeignKernel
     dtypes: tuple[str, ...] | None
+
+    def is_for(self, arrays: Sequence[Any]) -> bool:
+        """Return whether the dtype of the first array is one of `dtypes`."""
+        return self.dtypes is None or (bool(arrays) and arrays[0].dtype.name in self.dtypes)
 
 
 class Operator:
-    """An operator. Call it with the arguments of its signature.
+    """An operator. OperatorCall it with the arguments of its signature.
 
     Attributes:
         schema: the signature.
@@ -42,11 +50,14 @@ class Operator:
         implementations: {platform: implementations}.
     """
 
-    def __init__(self, schema: Schema, dims: Dimensions | None):
+    def __init__(self, schema: Schema, dims: OperatorDimensions | None):
         self.schema, self.dims = schema, dims
         self.implementations: dict[str, list[Implementation]] = {}
         self.derivatives: dict[str, Derivative] = {}
+        self.joint: Derivative | None = None
+        self.version = 0  # programs that were traced before the last change are not used again
         self._reference: Function | None = None
+        self._parts: Function | None = None
         self.primitive = primitive(schema.full_name)
 
     @property
@@ -65,8 +76,10 @@ class Operator:
             ValueError: if the shapes contradict the dimensions, or the operator has no reference.
         """
         arrays, settings = bind_arguments(self.schema, arguments, named)
+        if self._parts is not None:
+            return self._parts(**settings.arguments(arrays))
         arrays = [vary_like(array, *arrays) for array in arrays]
-        found = self.primitive.bind(*arrays, call=Call(self, settings))
+        found = self.primitive.bind(*arrays, call=OperatorCall(self, settings, self.version))
         return found[0] if len(self.schema.returns) == 1 else tuple(found)
 
     def reference(self, function: Function) -> Function:
@@ -76,16 +89,27 @@ class Operator:
         no implementation.
         """
         self._reference = function
+        self.version += 1
+        return function
+
+    def composite(self, function: Function) -> Function:
+        """Make this a composite operator, which falls apart into the operations of `function`, and return the function.
+
+        Its derivatives, and its shards and batches, are those of its parts.
+        """
+        self._reference = self._parts = function
         return function
 
     def impl(
-        self, platform: str, function: Function | Foreign | None = None, dtypes: Sequence[str] | None = None
+        self, platform: str, function: Function | ForeignKernel | None = None, dtypes: Sequence[str] | None = None
     ) -> Any:
         """Add an implementation for a platform. The one added last is used. Without `function`, this is a decorator.
 
+        Functions that `jax.jit` has compiled before keep the earlier implementation.
+
         Args:
             platform: "cpu", "cuda", "rocm" or "tpu". The platform is known when JAX lowers a program.
-            function: a function in JAX, which may contain a Pallas kernel, or a `Foreign`.
+            function: a function in JAX, which may contain a Pallas kernel, or a `ForeignKernel`.
             dtypes: names of the dtypes of the first array for which the implementation is used. The default is all.
 
         Raises:
@@ -99,13 +123,15 @@ class Operator:
             return lambda function: self.impl(platform, function, dtypes)
         one = Implementation(function, None if dtypes is None else tuple(dtypes))
         self.implementations.setdefault(platform, []).insert(0, one)
+        self.version += 1
         return function
 
-    def derivative(self, /, **formulas: str | Function) -> None:
+    def derivative(self, joint: Function | None = None, /, **formulas: str | Function) -> None:
         """Set the gradients of arguments.
 
         Args:
-            **formulas: for each argument, a formula or a function; see `formulas.py`.
+            joint: a function that returns {name: gradient} of several arguments, with the parameters of a formula.
+            **formulas: for each argument, a formula or a function; see `formulas.py`. They precede `joint`.
 
         Raises:
             ValueError: if an argument is unknown or is not a `Tensor`, or a formula is wrong.
@@ -117,6 +143,30 @@ class Operator:
                     f"{self.schema.full_name}.derivative: unknown argument; expected {', '.join(known)}, got {name!r}."
                 )
             self.derivatives[name] = derivative_of(self.schema, name, given)
+        if joint is not None:
+            self.joint = derivative_of(self.schema, "joint", joint)
+        self.version += 1
+
+    def gradients(self, names: Iterable[str], values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return {name: gradient} of some arguments.
+
+        Args:
+            names: the arguments.
+            values: {name: value} for the names of a formula.
+
+        Raises:
+            ValueError: if a derivative is missing.
+        """
+        wanted = set(names)
+        found = {} if self.joint is None or wanted <= set(self.derivatives) else dict(self.joint(values))
+        found |= {name: self.derivatives[name](values) for name in wanted & set(self.derivatives)}
+        if missing := wanted - set(found):
+            name = min(missing)
+            raise ValueError(
+                f"{self.schema.full_name}: the derivative of {name!r} is missing; expected a formula or a function, "
+                f"got none. Set it with operator.derivative({name}=…)."
+            )
+        return found
 
     def get_reference(self) -> Function:
         """Return the reference.
@@ -131,12 +181,10 @@ class Operator:
             )
         return self._reference
 
-    def implementation(self, platform: str, dtype: Any) -> Function | Foreign:
-        """Return what computes the operator on a platform, for a dtype of the first array."""
-        for one in self.implementations.get(platform, ()):
-            if one.dtypes is None or str(dtype) in one.dtypes:
-                return one.function
-        return self.get_reference()
+    def implementation(self, platform: str, arrays: Sequence[Any]) -> Function | ForeignKernel:
+        """Return what computes the operator on a platform, for arrays or their types."""
+        fitting = (one.function for one in self.implementations.get(platform, ()) if one.is_for(arrays))
+        return next(fitting, None) or self.get_reference()
 
 
 def define(schema: str, dims: str | None = None) -> Operator:
@@ -182,6 +230,59 @@ def define(schema: str, dims: str | None = None) -> Operator:
     return made
 
 
-def defined() -> dict[str, Operator]:
-    """Return {name: operator} for all operators."""
-    return dict(_defined)
+def get(name: str) -> Operator:
+    """Return an operator by its name. Operators of other packages are found by the entry points `funcnet.operators`,
+    modules or functions that define operators.
+
+    Raises:
+        KeyError: if no operator has this name.
+        ImportError: if an entry point cannot be loaded.
+    """
+    if name not in _defined:
+        load()
+    if name not in _defined:
+        near = difflib.get_close_matches(name, _defined, n=3, cutoff=0.3) or sorted(_defined)
+        raise KeyError(f"operators.get: unknown operator; expected one of {', '.join(near) or 'none'}, got {name!r}.")
+    return _defined[name]
+
+
+@functools.cache
+def load() -> None:
+    """Load the entry points `funcnet.operators` of all installed packages. A second call does nothing.
+
+    Raises:
+        ImportError: if an entry point cannot be loaded.
+    """
+    for point in importlib.metadata.entry_points(group="funcnet.operators"):
+        try:
+            found = point.load()
+            if inspect.isfunction(found):
+                found()
+        except Exception as error:  # of another package
+            raise ImportError(
+                f"operators.load: the entry point {point.name!r} = {point.value!r} of "
+                f"{point.dist.name if point.dist else 'a package'} cannot be loaded: {type(error).__name__}: {error}"
+            ) from error
+
+
+def table() -> list[dict[str, str]]:
+    """Return a row for each operator, with what computes it on each platform: dtypes with an implementation, and
+    "reference". The rows are also those of a data frame: `pandas.DataFrame(operators.table())`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> half = define("doctest::half(Tensor self) -> Tensor", dims="... -> ...")
+        >>> _ = half.reference(lambda self: self / 2), half.impl("cuda", lambda self: 0.5 * self, dtypes=["float32"])
+        >>> [row for row in table() if row["operator"] == "doctest::half"]
+        [{'operator': 'doctest::half', 'cpu': 'reference', 'cuda': 'float32, reference', 'rocm': 'reference', ...
+    """
+    load()
+    rows = []
+    for name, one in sorted(_defined.items()):
+        row = {"operator": name}
+        for platform in PLATFORMS:
+            chosen = one.implementations.get(platform, [])
+            dtypes = [dtype for implementation in chosen for dtype in implementation.dtypes or ("all",)]
+            row[platform] = ", ".join(dict.fromkeys([*dtypes, *["reference"] * ("all" not in dtypes)]))
+        rows.append(row)
+    return rows

@@ -16,26 +16,28 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from funcnet.operators.binding import Settings
-from funcnet.operators.foreign import Foreign, run_foreign
+from funcnet.operators.foreign import ForeignKernel, run_foreign
 from funcnet.operators.varying import vary_like
 
-__all__ = ["PLATFORMS", "Call", "primitive"]
+__all__ = ["PLATFORMS", "OperatorCall", "primitive"]
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 Function = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Call:
+class OperatorCall:
     """What is fixed in a call of an operator: a parameter of its primitive.
 
     Attributes:
         operator: the `Operator`.
         settings: the arguments that are not arrays.
+        version: the version of the operator.
     """
 
     operator: Any
     settings: Settings
+    version: int
 
     def results(self, function: Function, *arrays: jax.Array) -> tuple[jax.Array, ...]:
         """Return the results of a function with the operator's arguments, as a tuple."""
@@ -48,7 +50,7 @@ class Call:
 
 
 def primitive(name: str) -> Primitive:
-    """Return a new primitive for an operator, with its rules. It has the parameter `call`, a `Call`."""
+    """Return a new primitive for an operator, with its rules. It has the parameter `call`, a `OperatorCall`."""
     made = Primitive(name)
     made.multiple_results = True
     made.def_impl(functools.partial(_run, made))
@@ -72,7 +74,7 @@ def _compiled(one: Primitive, params: tuple[tuple[str, Any], ...], *arrays: jax.
 
 
 @functools.lru_cache(maxsize=4096)
-def _result_types(call: Call, avals: tuple[Any, ...]) -> list[Any]:
+def _result_types(call: OperatorCall, avals: tuple[Any, ...]) -> list[Any]:
     operator = call.operator
     found = jax.make_jaxpr(call.reference)(*avals).out_avals
     if len(found) != len(operator.schema.returns):
@@ -91,36 +93,35 @@ def _result_types(call: Call, avals: tuple[Any, ...]) -> list[Any]:
     return found
 
 
-def _entries(call: Call) -> list[int]:
+def _entries(call: OperatorCall) -> list[int]:
     """Return the number of the entry of `dims` for each array."""
     names = [one.name for one in call.operator.schema.arguments if one.type.is_tensor]
     return [names.index(name) for name in call.settings.names()]
 
 
-def _maps(call: Call) -> list[bool]:
+def _maps(call: OperatorCall) -> list[bool]:
     """Return for each array whether it has the dimensions `...`."""
     dims = call.operator.dims
     return [dims is not None and dims.maps_inputs[place] for place in _entries(call)]
 
 
-def _lower(platform: str | None, context: Any, *operands: Any, call: Call) -> Any:
+def _lower(platform: str | None, context: Any, *operands: Any, call: OperatorCall) -> Any:
     operator = call.operator
-    dtype = context.avals_in[0].dtype if context.avals_in else None
-    chosen = operator.get_reference() if platform is None else operator.implementation(platform, dtype)
-    if isinstance(chosen, Foreign):
+    chosen = operator.get_reference() if platform is None else operator.implementation(platform, context.avals_in)
+    if isinstance(chosen, ForeignKernel):
         mapped = 0
         if operator.is_mapped:
             shapes = [aval.shape for aval in context.avals_in]
             mapped = len(operator.dims.read(operator.schema.full_name, _entries(call), shapes)[0])
         values = dict(call.settings.values)
-        function = functools.partial(run_foreign, chosen, values, mapped, _maps(call), context.avals_out)
-        return mlir.lower_fun(function, multiple_results=True)(context, *operands)
+        run = functools.partial(run_foreign, chosen, values, mapped, _maps(call), context.avals_out)
+        return mlir.lower_fun(run, multiple_results=True)(context, *operands)
     function = functools.partial(_checked_results, platform, call, chosen, tuple(context.avals_out))
     return mlir.lower_fun(function, multiple_results=True)(context, *operands)
 
 
 def _checked_results(
-    platform: str | None, call: Call, function: Function, expected: tuple[Any, ...], *arrays: jax.Array
+    platform: str | None, call: OperatorCall, function: Function, expected: tuple[Any, ...], *arrays: jax.Array
 ) -> tuple[jax.Array, ...]:
     """Return the results of an implementation.
 
@@ -137,7 +138,9 @@ def _checked_results(
     return found
 
 
-def _batch(one: Primitive, arrays: Sequence[jax.Array], axes: Sequence[Any], *, call: Call, **params: Any) -> Any:
+def _batch(
+    one: Primitive, arrays: Sequence[jax.Array], axes: Sequence[Any], *, call: OperatorCall, **params: Any
+) -> Any:
     """Add the mapped dimension to the dimensions `...`, or map the reference if they cannot hold it."""
     maps = _maps(call)
     if "which" in params:  # the operation of tangents, whose arrays are followed by results and tangents
@@ -156,14 +159,14 @@ def _batch(one: Primitive, arrays: Sequence[jax.Array], axes: Sequence[Any], *, 
     return found, (0,) * len(found)
 
 
-def _inline(one: Primitive, call: Call, params: Any, *arrays: jax.Array) -> tuple[jax.Array, ...]:
+def _inline(one: Primitive, call: OperatorCall, params: Any, *arrays: jax.Array) -> tuple[jax.Array, ...]:
     return call.reference(*arrays) if one is not _tangent else _tangents(*arrays, call=call, **params)
 
 
 # --------------------------------------------------------------------------------------------------- derivatives
 
 
-def _jvp(one: Primitive, arrays: Sequence[jax.Array], tangents: Sequence[Any], *, call: Call) -> Any:
+def _jvp(one: Primitive, arrays: Sequence[jax.Array], tangents: Sequence[Any], *, call: OperatorCall) -> Any:
     results = one.bind(*arrays, call=call)
     which = tuple(place for place, tangent in enumerate(tangents) if not isinstance(tangent, ad.Zero))
     given = [tangents[place] for place in which]
@@ -171,7 +174,7 @@ def _jvp(one: Primitive, arrays: Sequence[jax.Array], tangents: Sequence[Any], *
     return results, _tangent.bind(*[vary_like(one, *operands) for one in operands], call=call, which=which)
 
 
-def _tangents(*operands: jax.Array, call: Call, which: tuple[int, ...]) -> tuple[jax.Array, ...]:
+def _tangents(*operands: jax.Array, call: OperatorCall, which: tuple[int, ...]) -> tuple[jax.Array, ...]:
     """Return the tangents of the results, by the reference. `operands`: the arrays, the results, and some tangents."""
     count = len(call.settings.names())
     arrays, given = operands[:count], operands[len(operands) - len(which) :]
@@ -185,7 +188,7 @@ def _tangents(*operands: jax.Array, call: Call, which: tuple[int, ...]) -> tuple
     return tuple(jax.jvp(function, tuple(arrays[place] for place in which), tuple(given))[1])
 
 
-def _transpose(cotangents: Sequence[Any], *operands: Any, call: Call, which: tuple[int, ...]) -> list[Any]:
+def _transpose(cotangents: Sequence[Any], *operands: Any, call: OperatorCall, which: tuple[int, ...]) -> list[Any]:
     """Return the gradients of the arguments that have tangents, by their derivatives."""
     operator, names = call.operator, call.settings.names()
     count, several = len(names), len(operator.schema.returns) > 1
@@ -194,14 +197,10 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, call: Call, which: tup
     values = call.settings.arguments(arrays)
     values |= {"grads": grads, "results": tuple(results)} if several else {"grad": grads[0], "result": results[0]}
     found: list[Any] = [None] * (len(operands) - len(which))
+    gradients = operator.gradients([names[place] for place in which], values)
     for place in which:
         name = names[place]
-        if name not in operator.derivatives:
-            raise ValueError(
-                f"{operator.schema.full_name}: the derivative of {name!r} is missing; expected a formula or a "
-                f"function, got none. Set it with operator.derivative({name}=…)."
-            )
-        gradient = operator.derivatives[name](values)
+        gradient = gradients[name]
         if names.count(name) > 1 or isinstance(gradient, list | tuple):  # of a Tensor[] argument
             gradient = gradient[place - names.index(name)]
         array = arrays[place]

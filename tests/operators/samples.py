@@ -172,7 +172,7 @@ def _foreign() -> Sample:
     schema = "test::scale(Tensor x, Tensor weight, float factor=1.5) -> Tensor"
     one = operators.define(schema, dims="... d, d -> ... d")
     plain = one.reference(lambda x, weight, factor=1.5: x * weight * factor)
-    one.impl("cpu", operators.Foreign("test_scale"), dtypes=["float32"])
+    one.impl("cpu", operators.ForeignKernel("test_scale"), dtypes=["float32"])
     one.derivative(x=lambda grad, weight, factor: one(grad, weight, factor),
                    weight="(grad * x * factor).reshape(-1, weight.shape[0]).sum(0)")  # fmt: skip
     return Sample(one, plain, (normal(8, 4), normal(4)), (0, None), (0, 1))

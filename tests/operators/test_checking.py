@@ -1,0 +1,104 @@
+"""`operators.check`: it passes the operators of `samples.py`, and finds each kind of mistake."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from funcnet import operators
+from tests.operators.samples import SAMPLES
+
+X = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
+numbers = itertools.count()
+
+
+def square(dims="... -> ...", derivative="2 * self * grad", reference=lambda self: self * self):
+    one = operators.define(f"checked::f{next(numbers)}(Tensor self) -> Tensor", dims)
+    one.reference(reference)
+    one.derivative(self=derivative)
+    return one
+
+
+@pytest.mark.parametrize("name", sorted(set(SAMPLES) - {"joined"}))
+def test_right_operators_pass(name):
+    operator = operators.get({"leaky": "test::leaky_relu", "layer_norm": "test::norm", "product": "test::mul",
+                              "moments": "test::var_mean", "foreign": "test::scale",
+                              "pallas": "test::pallas_square"}.get(name, f"test::{name}"))  # fmt: skip
+    found = operators.check(operator, [SAMPLES[name].arrays])
+    assert set(found.values()) == {"passed"}
+
+
+def test_a_list_of_arrays():
+    arguments = {"parts": SAMPLES["joined"].arrays, "factors": [2, 3]}
+    found = operators.check(operators.get("test::stack_sum"), [arguments])
+    assert found.pop("sharding") == "left out: the operator has no dimensions ..."
+    assert set(found.values()) == {"passed"}
+
+
+def findings(one, arguments=(X,)):
+    with pytest.raises(AssertionError, match=f"{one.schema.full_name} is wrong; expected no findings"):
+        operators.check(one, [arguments])
+    found = operators.check(one, [arguments], raises=False)
+    return {name: text for name, text in found.items() if text != "passed"}
+
+
+def test_a_wrong_derivative():
+    found = findings(square(derivative="3 * self * grad"))
+    assert found == {
+        "derivatives": "sample 0: the derivative of self differs from finite differences by 0.5 of the largest value"
+    }
+
+
+def test_a_missing_derivative():
+    one = operators.define(f"checked::f{next(numbers)}(Tensor self) -> Tensor")
+    one.reference(lambda self: self)
+    assert findings(one)["derivatives"] == "sample 0: the derivative of self is missing"
+
+
+def test_another_value_on_this_platform():
+    one = square()
+    one.impl("cpu", lambda self: self * self + 0.1)
+    found = findings(one)
+    assert (
+        found["implementations"] == "sample 0: the implementation for cpu differs from the reference by 0.1 of the "
+        "largest value"
+    )
+    assert {"vmap", "jit", "sharding"} < set(found)
+
+
+def test_another_dtype_on_another_platform():
+    one = square()
+    one.impl("tpu", lambda self: (self * self).astype(jnp.bfloat16))
+    assert "for tpu returns another type" in findings(one)["types"]
+
+
+def test_dimensions_that_are_not_mapped_through():
+    one = square(reference=lambda self: self * self.sum(0), derivative=lambda grad, self: grad)
+    found = findings(one)
+    assert "devices that share the dimensions ... communicate: all-reduce" in found["sharding"]
+    assert "vmap differs" in found["vmap"]
+
+
+def test_an_operator_with_a_memory():
+    counted = itertools.count()
+    one = square(reference=lambda self: self * self + next(counted))
+    assert "so it depends on more than its arguments" in findings(one)["purity"]
+
+
+def test_an_implementation_that_fails():
+    one = square()
+
+    def fails(self):
+        raise RuntimeError("no such kernel")
+
+    one.impl("cpu", fails)
+    assert findings(one)["jit"] == "sample 0: RuntimeError: no such kernel"
+
+
+def test_integers_have_no_derivatives():
+    one = operators.define(f"checked::f{next(numbers)}(Tensor self) -> Tensor")
+    one.reference(lambda self: self + 1)
+    found = operators.check(one, [(np.arange(3, dtype=np.int32),)])
+    assert found["derivatives"] == "left out: no argument is an array of floats" and jax.device_count() == 8
