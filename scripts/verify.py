@@ -186,9 +186,9 @@ def _newest_python() -> str:
 AREAS = {
     "databases": Area("torch's own databases, and docs/coverage.md", "funcnet/functional funcnet/nn", _databases),
     "layers": Area(
-        "the contract of every layer",
-        "funcnet/functional funcnet/nn funcnet/random.py funcnet/tree.py",
-        lambda: _tests("tests/functional", "tests/nn", "tests/optim", **QUICK),
+        "the contract of every layer, and of operators",
+        "funcnet/functional funcnet/nn funcnet/operators funcnet/random.py funcnet/tree.py",
+        lambda: _tests("tests/functional", "tests/nn", "tests/operators", "tests/optim", **QUICK),
     ),
     "data": Area(
         "loaders, corpora, torch's test file of loaders",
