@@ -123,10 +123,9 @@ class _Keras(Estimator):
     @property
     def history_(self) -> dict[str, list[float]]:
         """The losses of all epochs: {"loss": …} and, with held-out rows, also {"val_loss": …}."""
-        found: dict[str, list[float]] = {"loss": [row["train_loss"] for row in self.logged_]}
-        if any("valid_loss" in row for row in self.logged_):
-            found["val_loss"] = [row["valid_loss"] for row in self.logged_]
-        return found
+        columns = {"loss": "train_loss", "val_loss": "valid_loss"}
+        found = {name: [row[own] for row in self.logged_ if own in row] for name, own in columns.items()}
+        return {name: losses for name, losses in found.items() if losses}
 
     def maker(self, rows: TrainingRows) -> tuple[KerasMaker, Mapping[str, Any]]:
         where, model = type(self).__name__, self._model(vars(self))
