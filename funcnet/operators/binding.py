@@ -1,6 +1,7 @@
 """The arguments of one call of an operator: arrays, and values that are part of the compiled program."""
 
 import dataclasses
+import functools
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,9 +17,10 @@ __all__ = ["Settings", "bind_arguments"]
 Count = int | None  # of the arrays of a Tensor[] argument; None for a Tensor
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Settings:
-    """The arguments of a call that are not arrays. Equal settings have the same compiled programs.
+    """The arguments of a call that are not arrays. Equal settings have the same compiled programs, so 1, 1.0 and True
+    are not equal, nor are 0.0 and -0.0.
 
     Attributes:
         values: ((name, value), …) for the arguments that are not arrays. An optional `Tensor` that is left out is None.
@@ -27,6 +29,17 @@ class Settings:
 
     values: tuple[tuple[str, Any], ...]
     arrays: tuple[tuple[str, Count], ...]
+
+    @functools.cached_property
+    def key(self) -> tuple[Any, ...]:
+        """What is compared."""
+        return tuple((name, _key(value)) for name, value in self.values), self.arrays
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Settings) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
     def arguments(self, arrays: Sequence[Any]) -> dict[str, Any]:
         """Return {name: value} of all arguments, where `arrays` are the arrays of all arguments in a row."""
@@ -39,6 +52,14 @@ class Settings:
     def names(self) -> list[str]:
         """Return the name of the argument of each array."""
         return [name for name, count in self.arrays for _ in range(1 if count is None else count)]
+
+
+def _key(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_key, value))
+    if isinstance(value, float):
+        return float, value.hex()
+    return type(value), repr(value) if isinstance(value, complex) else value
 
 
 def bind_arguments(schema: Schema, given: Sequence[Any], named: Mapping[str, Any]) -> tuple[list[jax.Array], Settings]:
@@ -117,6 +138,8 @@ def _wrong(where: str, argument: OperatorArgument, value: Any, expected: str, mo
 
 def _number(kind: Any, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def found(value: Any) -> Any:
+        if kind is numbers.Integral and jax.export.is_symbolic_dim(value):
+            return value
         if isinstance(value, bool | np.bool_) or not isinstance(value, kind):
             raise TypeError
         return convert(value)
@@ -133,6 +156,12 @@ def _only(kind: type) -> Callable[[Any], Any]:
     return found
 
 
+def _dtype(value: Any) -> Any:
+    if value is None:
+        raise TypeError
+    return np.dtype(value)
+
+
 def _scalar(value: Any) -> Any:
     if not isinstance(value, numbers.Number):
         raise TypeError
@@ -146,5 +175,5 @@ KINDS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     "bool": (_only(bool), "True or False"),
     "str": (_only(str), "a text"),
     "Scalar": (_scalar, "a number"),
-    "ScalarType": (np.dtype, "a dtype"),
+    "ScalarType": (_dtype, "a dtype"),
 }

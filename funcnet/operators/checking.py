@@ -26,8 +26,8 @@ def check(
 
     The checks are: `types` (the shapes by `dims`, the dtypes of all implementations), `implementations` (values on this
     platform beside the reference), `derivatives` (beside finite differences of the reference, in float64, forward and
-    reverse), `vmap`, `jit`, `sharding` (the same values on all devices, without communication) and `purity` (two traces
-    give the same values).
+    reverse, alone and under `vmap`; not those of complex arguments), `vmap`, `jit`, `sharding` (the same values on all
+    devices, without communication) and `purity` (two traces give the same values).
 
     Args:
         operator: the operator.
@@ -40,6 +40,7 @@ def check(
 
     Raises:
         AssertionError: if a check fails and `raises`.
+        ValueError: if there are no samples.
 
     Example:
         >>> from funcnet import operators
@@ -53,6 +54,8 @@ def check(
         "types": _types, "implementations": _implementations, "derivatives": _derivatives, "vmap": _vmap, "jit": _jit,
         "sharding": _sharding, "purity": _purity,
     }  # fmt: skip
+    if not samples:
+        raise ValueError(f"operators.check: {operator.schema.full_name}: expected at least one sample, got none.")
     found: dict[str, str] = {}
     for name, one in checks.items():
         problems = []
@@ -89,8 +92,15 @@ class _Sample:
 
     @property
     def reals(self) -> list[int]:
-        """The numbers of the arrays with derivatives."""
+        """The numbers of the arrays of floats, whose derivatives are checked."""
         return [n for n, one in enumerate(self.arrays) if jnp.issubdtype(one.dtype, jnp.floating)]
+
+    @property
+    def maps(self) -> list[bool]:
+        """Whether each array has the dimensions `...`, or all of them if there are no `dims`."""
+        dims = self.operator.dims
+        entries = [one.name for one in self.operator.schema.arguments if one.type.is_tensor]
+        return [dims is None or dims.maps_inputs[entries.index(name)] for name in self.settings.names()]
 
     def run(self, *arrays: Any) -> tuple[jax.Array, ...]:
         return _tuple(self.operator(**self.settings.arguments(arrays)))
@@ -103,8 +113,11 @@ class _Sample:
         shares = [0.0]
         for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
             wide = np.complex128 if np.iscomplexobj(b) else np.float64
-            largest = max(float(np.abs(b).max(initial=0)), float(np.finfo(np.float32).tiny))
-            shares.append(float(np.abs(np.asarray(a, wide) - np.asarray(b, wide)).max(initial=0)) / largest)
+            a, b = np.asarray(a, wide), np.asarray(b, wide)
+            with np.errstate(invalid="ignore"):
+                apart = np.where((a == b) | ((a != a) & (b != b)), 0, np.abs(a - b))  # equal infinities, and NaN twice
+            largest = max(float(np.abs(b)[np.isfinite(b)].max(initial=0)), float(np.finfo(np.float32).tiny))
+            shares.append(float(apart.max(initial=0)) / largest)
         worst = float(np.max(shares))  # which keeps NaN
         return 0.0 if worst <= self.tolerance else worst
 
@@ -128,27 +141,60 @@ def _implementations(sample: _Sample) -> Iterator[str]:
 
 
 def _derivatives(sample: _Sample) -> Iterator[str]:
-    names, random = sample.settings.names(), np.random.default_rng(0)
+    if sample.operator.is_composite:
+        raise _LeftOut("the operator is composite, so its derivatives are those of its parts")
     if not sample.reals:
         raise _LeftOut("no argument is an array of floats")
+    names, random = sample.settings.names(), np.random.default_rng(0)
     with jax.enable_x64(True):
         wide = [np.asarray(one, np.float64) if n in sample.reals else one for n, one in enumerate(sample.arrays)]
         for place in sample.reals:
             if names[place] not in sample.operator.derivatives and sample.operator.joint is None:
                 yield f"the derivative of {names[place]} is missing"
                 continue
-            along = random.normal(size=wide[place].shape)
-            at = functools.partial(_replaced, wide, place)
-            ahead, behind = (sample.reference(*at(wide[place] + sign * STEP * along)) for sign in (1, -1))
-            slopes = [(a - b) / (2 * STEP) for a, b in zip(ahead, behind, strict=True)]
-            results, forward = jax.jvp(lambda x, at=at: sample.run(*at(x)), (wide[place],), (along,))
+            along, at = random.normal(size=wide[place].shape), functools.partial(_replaced, wide, place)
+            ahead, behind = (_real(sample.reference(*at(wide[place] + sign * STEP * along))) for sign in (1, -1))
+            slopes = [(np.asarray(a) - np.asarray(b)) / (2 * STEP) for a, b in zip(ahead, behind, strict=True)]
+            run = lambda x, at=at: _real(sample.run(*at(x)))
+            results, forward = jax.jvp(run, (wide[place],), (along,))
             if difference := sample.difference(forward, slopes):
                 yield f"in forward mode, {names[place]} differs from finite differences by {_share(difference)}"
             weights = [random.normal(size=one.shape) for one in results]
-            (gradient,) = jax.vjp(lambda x, at=at: sample.run(*at(x)), wide[place])[1](tuple(map(jnp.asarray, weights)))
+            (gradient,) = jax.vjp(run, wide[place])[1](tuple(map(jnp.asarray, weights)))
             expected = sum(float((w * slope).sum()) for w, slope in zip(weights, slopes, strict=True))
             if difference := sample.difference(float((np.asarray(gradient) * along).sum()), expected):
                 yield f"the derivative of {names[place]} differs from finite differences by {_share(difference)}"
+        yield from _mapped_derivatives(sample, wide)
+
+
+def _mapped_derivatives(sample: _Sample, arrays: Sequence[Any]) -> Iterator[str]:
+    """Compare the gradients of calls that are mapped together with those of one call after the other."""
+    known = [n for n in sample.reals if sample.maps[n]]
+    if not known or not all(sample.settings.names()[n] in sample.operator.derivatives for n in known):
+        return
+    three, axes = _three(arrays, sample.maps)
+
+    def total(run: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *given: sum(jnp.sin(one).sum() for one in _real(run(*given)))
+
+    together = jax.grad(total(jax.vmap(sample.run, axes)), known)(*three)
+    one = lambda row: [array[row] if axis == 0 else array for array, axis in zip(three, axes, strict=True)]
+    each = [jax.grad(total(sample.run), known)(*one(row)) for row in range(3)]
+    if difference := sample.difference(together, [np.stack(parts) for parts in zip(*each, strict=True)]):
+        yield f"the gradient of vmap differs from one gradient after the other by {_share(difference)}"
+
+
+def _three(arrays: Sequence[Any], maps: Sequence[bool]) -> tuple[list[Any], tuple[int | None, ...]]:
+    """Return three rows of the arrays with dimensions `...`, and the axes for `vmap`."""
+    found = [
+        jnp.stack([one, jnp.roll(one, 1), jnp.flip(one)]) if has else one for one, has in zip(arrays, maps, strict=True)
+    ]
+    return found, tuple(0 if has else None for has in maps)
+
+
+def _real(results: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the results with derivatives."""
+    return tuple(one for one in results if jnp.issubdtype(one.dtype, jnp.floating))
 
 
 def _replaced(arrays: Sequence[Any], place: int, array: Any) -> list[Any]:
@@ -156,11 +202,14 @@ def _replaced(arrays: Sequence[Any], place: int, array: Any) -> list[Any]:
 
 
 def _vmap(sample: _Sample) -> Iterator[str]:
-    three = [jnp.stack([one, jnp.roll(one, 1), jnp.flip(one)]) for one in sample.arrays]
-    mapped = jax.vmap(sample.run)(*three)
-    each = [sample.reference(*(one[n] for one in three)) for n in range(3)]
-    if difference := sample.difference(mapped, [np.stack(parts) for parts in zip(*each, strict=True)]):
-        yield f"vmap differs from one call after the other by {_share(difference)}"
+    everything = [True] * len(sample.arrays)
+    for maps in (everything, sample.maps) if any(sample.maps) and sample.maps != everything else (everything,):
+        three, axes = _three(sample.arrays, maps)
+        mapped = jax.vmap(sample.run, axes)(*three)
+        rows = [[one[n] if axis == 0 else one for one, axis in zip(three, axes, strict=True)] for n in range(3)]
+        each = [sample.reference(*row) for row in rows]
+        if difference := sample.difference(mapped, [np.stack(parts) for parts in zip(*each, strict=True)]):
+            yield f"vmap differs from one call after the other by {_share(difference)}"
 
 
 def _jit(sample: _Sample) -> Iterator[str]:
@@ -172,8 +221,7 @@ def _sharding(sample: _Sample) -> Iterator[str]:
     dims, devices = sample.operator.dims, jax.local_devices()
     if dims is None or not dims.is_mapped or len(devices) == 1:
         raise _LeftOut("there is one device" if len(devices) == 1 else "the operator has no dimensions ...")
-    entries = [one.name for one in sample.operator.schema.arguments if one.type.is_tensor]
-    maps = [dims.maps_inputs[entries.index(name)] for name in sample.settings.names()]
+    maps = sample.maps
     mesh = jax.make_mesh((len(devices),), ("devices",), axis_types=(jax.sharding.AxisType.Auto,))
     rows = [jnp.stack([one] * len(devices)) if has else one for one, has in zip(sample.arrays, maps, strict=True)]
     placed = [
@@ -188,12 +236,17 @@ def _sharding(sample: _Sample) -> Iterator[str]:
 
 
 def _purity(sample: _Sample) -> Iterator[str]:
-    before = [np.array(one) for one in sample.arrays]
+    before = [np.array(_data(one)) for one in sample.arrays]
     twice = [jax.jit(lambda *arrays: sample.run(*arrays))(*sample.arrays) for _ in range(2)]
-    if any((np.asarray(a) != np.asarray(b)).any() for a, b in zip(*twice, strict=True)):
+    same = lambda a, b: np.array_equal(_data(a), _data(b), equal_nan=jnp.issubdtype(_data(a).dtype, jnp.inexact))
+    if not all(same(a, b) for a, b in zip(*twice, strict=True)):
         yield "two traces of the operator give different values, so it depends on more than its arguments"
-    if any((np.asarray(a) != b).any() for a, b in zip(sample.arrays, before, strict=True)):
+    if not all(same(a, b) for a, b in zip(sample.arrays, before, strict=True)):
         yield "the operator changes its arguments"
+
+
+def _data(array: Any) -> Any:
+    return jax.random.key_data(array) if jnp.issubdtype(array.dtype, jax.dtypes.prng_key) else array
 
 
 def _share(difference: float) -> str:

@@ -118,11 +118,13 @@ def parse_dimensions(text: str, schema: Schema) -> OperatorDimensions:
             f"{where}: dims have a wrong entry; expected '...' first, and names or sizes of dimensions, got "
             f"{wrong[0]!r} in {text!r}."
         )
-    known = {name for names in inputs for name in names if name != "..."}
+    always = [one.type.name == "Tensor" for one in schema.arguments if one.type.is_tensor]
+    known = {name for names, has in zip(inputs, always, strict=True) if has for name in names if name != "..."}
     if unknown := [name for names in outputs for name in names if name not in {*known, "..."} and not name.isdigit()]:
         raise ValueError(
-            f"{where}: dims have a result whose size is unknown; expected one of {', '.join(sorted(known))}, got "
-            f"{unknown[0]!r} in {text!r}. Leave dims out if the shape depends on other arguments."
+            f"{where}: dims have a result whose size is unknown; expected one of {', '.join(sorted(known))}, which "
+            f"arguments that are never left out have, got {unknown[0]!r} in {text!r}. Leave dims out if the shape "
+            "depends on other arguments."
         )
     mapped = {names[:1] == ["..."] for names in outputs}
     if len(mapped) > 1 or (any(names[:1] == ["..."] for names in inputs) and mapped == {False}):

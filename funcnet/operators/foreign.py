@@ -1,7 +1,7 @@
 """Implementations in C++ and other languages, which XLA calls through its foreign function interface (`jax.ffi`)."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,8 @@ import numpy as np
 from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
+
+from funcnet.operators.schema import Type
 
 __all__ = ["ForeignKernel", "run_foreign"]
 
@@ -37,8 +39,8 @@ class ForeignKernel:
 
 def run_foreign(
     one: ForeignKernel,
-    values: Mapping[str, Any],
-    mapped: int,
+    values: tuple[tuple[str, Type, Any], ...],
+    mapped: int | None,
     maps: Sequence[bool],
     types: Sequence[Any],
     *arrays: jax.Array,
@@ -47,8 +49,8 @@ def run_foreign(
 
     Args:
         one: the target.
-        values: {name: value} of the arguments that are not arrays.
-        mapped: the number of dimensions `...`.
+        values: ((name, type, value), …) of the arguments that are not arrays.
+        mapped: the number of dimensions `...`, or None if `dims` has none.
         maps: for each array, whether it has these dimensions.
         types: the types of the results.
         *arrays: the arrays.
@@ -56,12 +58,12 @@ def run_foreign(
     # XLA divides the first `num_batch_dims` dimensions of all operands that have more than these. With some further
     # dimensions of size 1, the mapped arrays have more, and all others have fewer and remain whole.
     rank = max((array.ndim + 1 for array, has in zip(arrays, maps, strict=True) if not has), default=0)
-    wide = max(mapped, rank) if mapped else 0
-    wider = lambda shape: (*shape[:mapped], *(1,) * (wide - mapped), *(shape[mapped:] or (1,) * bool(mapped)))
+    count = mapped or 0
+    wide = max(count, rank) if count else 0
+    wider = lambda shape: (*shape[:count], *(1,) * (wide - count), *(shape[count:] or (1,) * (mapped is not None)))
     operands = [array.reshape(wider(array.shape)) if has else array for array, has in zip(arrays, maps, strict=True)]
     made = tuple((wider(one.shape), one.dtype) for one in types)
-    given = tuple((name, value) for name, value in values.items() if value is not None)
-    found = _call.bind(*operands, target=one.target, values=given, mapped=wide, maps=tuple(maps), types=made)
+    found = _call.bind(*operands, target=one.target, values=values, mapped=wide, maps=tuple(maps), types=made)
     return [array.reshape(one.shape) for array, one in zip(found, types, strict=True)]
 
 
@@ -74,16 +76,30 @@ def _lower(
         more["mhlo.frontend_attributes"] = mlir.ir_attribute({"num_batch_dims": str(mapped)})
         rule = _sharding_rule(context.avals_in, context.avals_out, mapped, maps)
         more["sdy.sharding_rule"] = mlir.ir.Attribute.parse(rule)
-    attributes = {name: _attribute(value) for name, value in values}
+    attributes = {name: _attribute(name, kind, value) for name, kind, value in values if value is not None}
     return jax.ffi.ffi_lowering(target, extra_attributes=more)(context, *operands, **attributes)
 
 
-def _attribute(value: Any) -> Any:
-    if isinstance(value, bool | str):
+def _attribute(name: str, kind: Type, value: Any) -> Any:
+    """Return an argument in the form that `jax.ffi` takes.
+
+    Raises:
+        TypeError: if its type has no such form.
+    """
+    if kind.name == "?":
+        return _attribute(name, kind.inner[0], value)
+    element = kind.inner[0].name if kind.name == "[]" else kind.name
+    if element == "Scalar":
+        element = type(value).__name__
+    if element in ("float", "int", "SymInt"):
+        made = np.asarray(value, np.float64 if element == "float" else np.int64)
+        return made if kind.name == "[]" else made[()]
+    if kind.name in ("bool", "str"):
         return value
-    if isinstance(value, float):
-        return np.float64(value)
-    return np.int64(value) if isinstance(value, int) else np.asarray(value)
+    raise TypeError(
+        f"argument {name!r} of the type {kind} has no form for a kernel in C++; expected float, int, bool, str, or a "
+        f"list of float or int, got {value!r}."
+    )
 
 
 def _sharding_rule(inputs: Sequence[Any], outputs: Sequence[Any], mapped: int, maps: Sequence[bool]) -> str:

@@ -39,7 +39,13 @@ def derivative_of(schema: Schema, name: str, given: str | Callable[..., jax.Arra
         6.0
     """
     where = f"{schema.full_name}.derivative: {name}"
-    known = [*(one.name for one in schema.arguments), *GIVEN[len(schema.returns) > 1]]
+    arguments, own = [one.name for one in schema.arguments], GIVEN[len(schema.returns) > 1]
+    if taken := sorted(set(arguments) & set(own)):
+        raise ValueError(
+            f"{where}: an argument of the operator has the name {taken[0]!r}, which stands for the gradient or the "
+            "result; expected another name. Declare the operator with it."
+        )
+    known = [*arguments, *own]
     if callable(given):
         wanted = list(inspect.signature(given).parameters)
         if unknown := [one for one in wanted if one not in known]:

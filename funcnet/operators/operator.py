@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+
 from funcnet.operators.binding import bind_arguments
 from funcnet.operators.dimensions import OperatorDimensions, parse_dimensions
 from funcnet.operators.foreign import ForeignKernel
 from funcnet.operators.formulas import Derivative, derivative_of
 from funcnet.operators.parsing import parse
-from funcnet.operators.primitives import PLATFORMS, OperatorCall, primitive
+from funcnet.operators.primitives import PLATFORMS, OperatorCall, changes, primitive
 from funcnet.operators.schema import Schema
 from funcnet.operators.varying import vary_like
 
@@ -42,7 +44,7 @@ class Implementation:
 
 
 class Operator:
-    """An operator. OperatorCall it with the arguments of its signature.
+    """An operator. Call it with the arguments of its signature.
 
     Attributes:
         schema: the signature.
@@ -55,7 +57,6 @@ class Operator:
         self.implementations: dict[str, list[Implementation]] = {}
         self.derivatives: dict[str, Derivative] = {}
         self.joint: Derivative | None = None
-        self.version = 0  # programs that were traced before the last change are not used again
         self._reference: Function | None = None
         self._parts: Function | None = None
         self.primitive = primitive(schema.full_name)
@@ -68,6 +69,9 @@ class Operator:
     def __repr__(self) -> str:
         return f"<operator {self.schema}>"
 
+    def __reduce__(self) -> Any:
+        return get, (self.schema.full_name,)  # copies are the same operator
+
     def __call__(self, /, *arguments: Any, **named: Any) -> Any:
         """Return the result, or a tuple of several results.
 
@@ -79,7 +83,7 @@ class Operator:
         if self._parts is not None:
             return self._parts(**settings.arguments(arrays))
         arrays = [vary_like(array, *arrays) for array in arrays]
-        found = self.primitive.bind(*arrays, call=OperatorCall(self, settings, self.version))
+        found = self.primitive.bind(*arrays, call=OperatorCall(self, settings, changes.count))
         return found[0] if len(self.schema.returns) == 1 else tuple(found)
 
     def reference(self, function: Function) -> Function:
@@ -89,16 +93,37 @@ class Operator:
         no implementation.
         """
         self._reference = function
-        self.version += 1
+        changes.count += 1
         return function
 
     def composite(self, function: Function) -> Function:
         """Make this a composite operator, which falls apart into the operations of `function`, and return the function.
 
         Its derivatives, and its shards and batches, are those of its parts.
+
+        Raises:
+            ValueError: if the operator has dimensions, implementations or derivatives, which would have no effect.
         """
+        if self.dims is not None or self.implementations or self.derivatives or self.joint:
+            raise ValueError(
+                f"{self.schema.full_name}.composite: dims, implementations and derivatives of a composite operator "
+                "would have no effect; expected none. Give them to the operators that it calls."
+            )
         self._reference = self._parts = function
+        changes.count += 1
         return function
+
+    @property
+    def is_composite(self) -> bool:
+        """Whether the operator falls apart into operations."""
+        return self._parts is not None
+
+    def _refuse_composite(self, what: str) -> None:
+        if self.is_composite:
+            raise ValueError(
+                f"{self.schema.full_name}.{what}: the operator is composite, so this would have no effect; expected an "
+                "operator with a reference. Change the operators that it calls."
+            )
 
     def impl(
         self, platform: str, function: Function | ForeignKernel | None = None, dtypes: Sequence[str] | None = None
@@ -107,23 +132,33 @@ class Operator:
 
         Functions that `jax.jit` has compiled before keep the earlier implementation.
 
+        The arrays may have any number of dimensions `...`. XLA does not divide a Pallas kernel for GPU or TPU among
+        devices: call the operator inside `jax.shard_map`.
+
         Args:
             platform: "cpu", "cuda", "rocm" or "tpu". The platform is known when JAX lowers a program.
             function: a function in JAX, which may contain a Pallas kernel, or a `ForeignKernel`.
-            dtypes: names of the dtypes of the first array for which the implementation is used. The default is all.
+            dtypes: the dtypes of the first array for which the implementation is used. The default is all.
 
         Raises:
-            ValueError: if the platform is unknown.
+            ValueError: if the platform or a dtype is unknown, or the operator is composite.
         """
+        self._refuse_composite("impl")
         if platform not in PLATFORMS:
             raise ValueError(
                 f"{self.schema.full_name}.impl: unknown platform; expected {', '.join(PLATFORMS)}, got {platform!r}."
             )
         if function is None:
             return lambda function: self.impl(platform, function, dtypes)
-        one = Implementation(function, None if dtypes is None else tuple(dtypes))
+        try:
+            names = [jax.numpy.dtype(one).name for one in ([dtypes] if isinstance(dtypes, str) else dtypes or ())]
+        except TypeError as error:
+            raise ValueError(
+                f"{self.schema.full_name}.impl: unknown dtype; expected names such as float32, got {dtypes!r}."
+            ) from error
+        one = Implementation(function, None if dtypes is None else tuple(names))
         self.implementations.setdefault(platform, []).insert(0, one)
-        self.version += 1
+        changes.count += 1
         return function
 
     def derivative(self, joint: Function | None = None, /, **formulas: str | Function) -> None:
@@ -136,16 +171,18 @@ class Operator:
         Raises:
             ValueError: if an argument is unknown or is not a `Tensor`, or a formula is wrong.
         """
+        self._refuse_composite("derivative")
         known = [one.name for one in self.schema.arguments if one.type.is_tensor]
-        for name, given in formulas.items():
-            if name not in known:
-                raise ValueError(
-                    f"{self.schema.full_name}.derivative: unknown argument; expected {', '.join(known)}, got {name!r}."
-                )
-            self.derivatives[name] = derivative_of(self.schema, name, given)
+        if unknown := [name for name in formulas if name not in known]:
+            raise ValueError(
+                f"{self.schema.full_name}.derivative: unknown argument; expected {', '.join(known)}, got "
+                f"{unknown[0]!r}."
+            )
+        made = {name: derivative_of(self.schema, name, given) for name, given in formulas.items()}
         if joint is not None:
             self.joint = derivative_of(self.schema, "joint", joint)
-        self.version += 1
+        self.derivatives |= made
+        changes.count += 1
 
     def gradients(self, names: Iterable[str], values: Mapping[str, Any]) -> dict[str, Any]:
         """Return {name: gradient} of some arguments.
@@ -220,6 +257,16 @@ def define(schema: str, dims: str | None = None) -> Operator:
         raise ValueError(
             f"operators.define: {found.full_name} is already defined; expected another name, got "
             f"{_defined[found.full_name].schema}."
+        )
+    types = [one.type for one in (*found.arguments, *found.returns)]
+    if any(one.has_alias for one in types) or any(one.type.name != "Tensor" for one in found.returns):
+        raise ValueError(
+            f"operators.define: {found.full_name} changes an argument, or its results are not arrays; expected results "
+            f"of the type Tensor, and no aliases such as (a!), got {schema!r}. Return changed arrays as results."
+        )
+    if unknown := [str(one) for one in types if one.is_tensor and "Tensor?[" in str(one)]:
+        raise ValueError(
+            f"operators.define: {found.full_name} has a list with optional arrays; expected Tensor[], got {unknown[0]}."
         )
     if found.takes_more or found.returns_more or len(set(names)) < len(names):
         raise ValueError(

@@ -7,6 +7,7 @@ and the derivatives in reverse mode. The derivatives of both are those of ordina
 """
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,10 +20,22 @@ from funcnet.operators.binding import Settings
 from funcnet.operators.foreign import ForeignKernel, run_foreign
 from funcnet.operators.varying import vary_like
 
-__all__ = ["PLATFORMS", "OperatorCall", "primitive"]
+__all__ = ["PLATFORMS", "OperatorCall", "changes", "primitive"]
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 Function = Callable[..., Any]
+
+
+class _Changes:
+    """The number of changes of all operators, which may call one another. A call that is traced after a change has
+    another number, so eager calls do not run a program from before.
+    """
+
+    count = 0
+
+
+changes = _Changes()
+_running = threading.local()
 
 
 @dataclass(frozen=True)
@@ -32,7 +45,7 @@ class OperatorCall:
     Attributes:
         operator: the `Operator`.
         settings: the arguments that are not arrays.
-        version: the version of the operator.
+        version: the number of `changes`.
     """
 
     operator: Any
@@ -63,9 +76,15 @@ def primitive(name: str) -> Primitive:
     return made
 
 
-def _run(one: Primitive, *arrays: jax.Array, **params: Any) -> list[jax.Array]:
-    with jax.disable_jit(False):  # lowering chooses the implementation, so compile even if jit is disabled
-        return _compiled(one, tuple(params.items()), *arrays)
+def _run(one: Primitive, *arrays: jax.Array, **params: Any) -> Any:
+    if getattr(_running, "is_on", False):  # `jax.debug_nans` runs a program again, without jit
+        return _inline(one, params.pop("call"), params, *arrays)
+    _running.is_on = True
+    try:
+        with jax.disable_jit(False):  # lowering chooses the implementation, so compile even if jit is disabled
+            return _compiled(one, tuple(params.items()), *arrays)
+    finally:
+        _running.is_on = False
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -73,8 +92,13 @@ def _compiled(one: Primitive, params: tuple[tuple[str, Any], ...], *arrays: jax.
     return one.bind(*arrays, **dict(params))
 
 
-@functools.lru_cache(maxsize=4096)
 def _result_types(call: OperatorCall, avals: tuple[Any, ...]) -> list[Any]:
+    return _traced_types(call, avals, jax.dtypes.canonicalize_dtype("float64"))
+
+
+@functools.lru_cache(maxsize=4096)
+def _traced_types(call: OperatorCall, avals: tuple[Any, ...], widest: Any) -> list[Any]:
+    """Return the types of the results. `widest` is the dtype that float64 stands for: see `jax.enable_x64`."""
     operator = call.operator
     found = jax.make_jaxpr(call.reference)(*avals).out_avals
     if len(found) != len(operator.schema.returns):
@@ -113,8 +137,10 @@ def _lower(platform: str | None, context: Any, *operands: Any, call: OperatorCal
         if operator.is_mapped:
             shapes = [aval.shape for aval in context.avals_in]
             mapped = len(operator.dims.read(operator.schema.full_name, _entries(call), shapes)[0])
-        values = dict(call.settings.values)
-        run = functools.partial(run_foreign, chosen, values, mapped, _maps(call), context.avals_out)
+        types = {one.name: one.type for one in operator.schema.arguments}
+        values = tuple((name, types[name], value) for name, value in call.settings.values)
+        wide = mapped if operator.is_mapped else None
+        run = functools.partial(run_foreign, chosen, values, wide, _maps(call), context.avals_out)
         return mlir.lower_fun(run, multiple_results=True)(context, *operands)
     function = functools.partial(_checked_results, platform, call, chosen, tuple(context.avals_out))
     return mlir.lower_fun(function, multiple_results=True)(context, *operands)
@@ -132,8 +158,8 @@ def _checked_results(
     describe = lambda values: ", ".join(f"{value.dtype.name}{list(value.shape)}" for value in values)
     if describe(found) != describe(expected):
         raise TypeError(
-            f"{call.operator.schema.full_name}: the implementation for {platform} returns another type; expected "
-            f"{describe(expected)}, as the reference, got {describe(found)}."
+            f"{call.operator.schema.full_name}: the implementation for {platform} returns another type than the "
+            f"reference; expected {describe(expected)}, got {describe(found)}."
         )
     return found
 
@@ -191,6 +217,7 @@ def _tangents(*operands: jax.Array, call: OperatorCall, which: tuple[int, ...]) 
 def _transpose(cotangents: Sequence[Any], *operands: Any, call: OperatorCall, which: tuple[int, ...]) -> list[Any]:
     """Return the gradients of the arguments that have tangents, by their derivatives."""
     operator, names = call.operator, call.settings.names()
+    where = operator.schema.full_name
     count, several = len(names), len(operator.schema.returns) > 1
     arrays, results = operands[:count], operands[count : len(operands) - len(which)]
     grads = tuple(map(ad.instantiate_zeros, cotangents))
@@ -201,16 +228,33 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, call: OperatorCall, wh
     for place in which:
         name = names[place]
         gradient = gradients[name]
-        if names.count(name) > 1 or isinstance(gradient, list | tuple):  # of a Tensor[] argument
+        if dict(call.settings.arrays)[name] is not None:  # of a Tensor[] argument
+            many = names.count(name)
+            if not isinstance(gradient, list | tuple) or len(gradient) != many:
+                raise ValueError(f"{where}: the derivative of {name!r} is wrong; expected a list of {many} arrays.")
             gradient = gradient[place - names.index(name)]
         array = arrays[place]
-        if (gradient.shape, gradient.dtype) != (array.shape, array.dtype):
+        if getattr(gradient, "shape", None) != array.shape or gradient.dtype != array.dtype:
+            got = jax.typeof(gradient) if hasattr(gradient, "shape") else repr(gradient)
             raise ValueError(
-                f"{operator.schema.full_name}: the derivative of {name!r} has another type; expected "
-                f"{jax.typeof(array)}, got {jax.typeof(gradient)}."
+                f"{where}: the derivative of {name!r} has another type; expected {jax.typeof(array)}, got {got}."
             )
+        gradient = _placed_like(gradient, array)
         found.append(gradient)
     return found
+
+
+def _placed_like(gradient: jax.Array, array: jax.Array) -> jax.Array:
+    """Return a gradient with the mesh axes of its array: those over which it varies, and explicit ones."""
+    gradient, wanted = vary_like(gradient, array), jax.typeof(array).sharding
+    is_placed = not wanted.mesh.explicit_axes or jax.typeof(gradient).sharding == wanted
+    return gradient if is_placed else jax.reshard(gradient, wanted)
+
+
+def _tangent_types(*avals: Any, call: OperatorCall, which: tuple[int, ...]) -> list[Any]:
+    """Return the types of the tangents, without a trace of the reference, which may have no JVP."""
+    results = avals[len(call.settings.names()) : len(avals) - len(which)]
+    return [aval.to_tangent_aval() for aval in results]
 
 
 def _jvp_of_tangents(operands: Sequence[jax.Array], tangents: Sequence[Any], **params: Any) -> Any:
@@ -221,9 +265,7 @@ def _jvp_of_tangents(operands: Sequence[jax.Array], tangents: Sequence[Any], **p
 _tangent = Primitive("operator_tangent")
 _tangent.multiple_results = True
 _tangent.def_impl(functools.partial(_run, _tangent))
-_tangent.def_abstract_eval(
-    lambda *avals, **params: jax.make_jaxpr(functools.partial(_tangents, **params))(*avals).out_avals
-)
+_tangent.def_abstract_eval(_tangent_types)
 ad.primitive_jvps[_tangent] = _jvp_of_tangents
 ad.primitive_transposes[_tangent] = _transpose
 batching.primitive_batchers[_tangent] = functools.partial(_batch, _tangent)

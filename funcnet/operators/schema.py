@@ -61,6 +61,11 @@ class Type:
         return text + ("" if self.alias is None else str(self.alias))
 
     @property
+    def has_alias(self) -> bool:
+        """Whether this type or one inside it shares memory."""
+        return self.alias is not None or any(one.has_alias for one in self.inner)
+
+    @property
     def is_tensor(self) -> bool:
         """Whether this is `Tensor`, an optional one, or a list of them."""
         return self.name == "Tensor" or (self.name in ("[]", "?") and self.inner[0].is_tensor)

@@ -81,6 +81,42 @@ def test_dimensions_that_are_not_mapped_through():
     assert "vmap differs" in found["vmap"]
 
 
+def test_a_kernel_that_is_wrong_under_vmap():
+    one = operators.define(f"checked::f{next(numbers)}(Tensor x, Tensor w) -> Tensor", "... d, d -> ... d")
+    one.reference(lambda x, w: x * w)
+    one.derivative(x="grad * w", w="(grad * x).reshape(-1, w.shape[0]).sum(0)")
+    one.impl("cpu", lambda x, w: x * w if x.ndim <= 2 else x * w * 0 + 99)
+    assert "vmap differs" in findings(one, (X, X[0]))["vmap"]
+
+
+def test_a_derivative_that_is_wrong_under_vmap():
+    one = square("... d -> ... d", "result * (grad - (grad * result).sum(0, keepdims=True))",
+                 lambda self: jax.nn.softmax(self, -1))  # fmt: skip
+    assert "the gradient of vmap differs" in findings(one, (X[0],))["derivatives"]
+
+
+@pytest.mark.filterwarnings("ignore:.*(divide|invalid value)")
+def test_what_is_no_mistake():
+    one = operators.define(f"checked::f{next(numbers)}(Tensor x, Tensor key) -> (Tensor, Tensor, Tensor)")
+    one.reference(lambda x, key: (x / 0 * jax.random.uniform(key), x.argmax(-1).astype(jnp.int32), x > 0))
+    one.derivative(x=lambda grads, key: grads[0] / 0 * jax.random.uniform(key, dtype=grads[0].dtype))
+    found = operators.check(one, [(X, jax.random.key(0))], raises=False)
+    assert found.pop("sharding").startswith("left out") and "finite differences" in found.pop("derivatives")
+    assert set(found.values()) == {"passed"}, found
+    whole = operators.define(f"checked::f{next(numbers)}(Tensor x) -> (Tensor, Tensor)", "... d -> ... d, ...")
+    whole.reference(lambda x: (2 * x, x.argmax(-1).astype(jnp.int32)))
+    whole.derivative(x="2 * grads[0]")
+    parts = operators.define(f"checked::f{next(numbers)}(Tensor x) -> Tensor")
+    parts.composite(lambda x: whole(x)[0])
+    assert set(operators.check(whole, [(X,)]).values()) == {"passed"}
+    assert (
+        operators.check(parts, [(X,)])["derivatives"]
+        == "left out: the operator is composite, so its derivatives are those of its parts"
+    )
+    with pytest.raises(ValueError, match="expected at least one sample, got none"):
+        operators.check(parts, [])
+
+
 def test_an_operator_with_a_memory():
     counted = itertools.count()
     one = square(reference=lambda self: self * self + next(counted))

@@ -27,7 +27,7 @@ def test_shapes():
         ("... d, d", "dims do not fit the signature"),
         ("d ..., d -> d, d", "dims have a wrong entry; .* got '...' in"),
         ("... d-1, d -> ... d, ...", "dims have a wrong entry; .* got 'd-1' in"),
-        ("... d, d -> ... e, ...", "dims have a result whose size is unknown; expected one of d, got 'e'"),
+        ("... d, d -> ... e, ...", "dims have a result whose size is unknown; expected one of d, which .* got 'e'"),
         ("... d, d -> ... d, d", "some results have no '...'; expected it in all results"),
         ("... d, d -> d, d", "some results have no '...'"),
     ],
@@ -48,6 +48,11 @@ def test_wrong_declarations(dims, error):
 def test_wrong_arrays(shapes, error):
     with pytest.raises(ValueError, match=f"norm: .*{error}"):
         DIMS.results("norm", [0, 1], shapes)
+
+
+def test_an_argument_that_may_be_left_out_determines_no_shape():
+    with pytest.raises(ValueError, match="expected one of d, which arguments that are never left out have, got 'e'"):
+        parse_dimensions("... d, e d -> ... e", parse("linear(Tensor x, Tensor? weight=None) -> Tensor"))
 
 
 def test_mapped_dimensions_must_agree():

@@ -1,7 +1,9 @@
 """Declaring operators: calls, implementations, derivatives and names that are wrong, the table, and entry points."""
 
+import copy
 import importlib.metadata
 import itertools
+import pickle
 
 import jax
 import jax.numpy as jnp
@@ -79,7 +81,7 @@ def test_wrong_lists(given, error):
 
 
 def test_lists_of_arrays():
-    one = define("NAME(Tensor[] parts, Tensor?[]? more=None) -> Tensor", None, lambda parts, more: sum(parts))
+    one = define("NAME(Tensor[] parts, Tensor[]? more=None) -> Tensor", None, lambda parts, more: sum(parts))
     np.testing.assert_array_equal(one([X, X, X]), 3 * X)
     with pytest.raises(TypeError, match=r"argument 'parts' is wrong; expected a list of arrays, got .*array\("):
         one(X)
@@ -102,7 +104,9 @@ def test_the_implementation_is_chosen_by_platform_and_dtype():
 def test_an_implementation_must_have_the_type_of_the_reference():
     one = define("NAME(Tensor self) -> Tensor", reference=lambda self: self)
     one.impl("cpu", lambda self: self.astype(jnp.bfloat16))
-    with pytest.raises(TypeError, match=r"for cpu returns another type; expected float32\[2, 3\], .* got bfloat16"):
+    with pytest.raises(
+        TypeError, match=r"for cpu returns another type than .*; expected float32\[2, 3\], got bfloat16"
+    ):
         one(X)
     two = define("NAME(Tensor self) -> Tensor", reference=lambda self: self.sum(-1))
     with pytest.raises(ValueError, match=r"the reference returns another shape; expected \(\(2, 3\),\) by dims"):
@@ -112,12 +116,59 @@ def test_an_implementation_must_have_the_type_of_the_reference():
         three(X)
 
 
+def test_dtypes_of_implementations():
+    for dtypes in ([jnp.float32], "float32", [np.dtype("float32")]):
+        one = define("NAME(Tensor self) -> Tensor", reference=lambda self: self)
+        one.impl("cpu", lambda self: self + 1, dtypes=dtypes)
+        assert float(one(jnp.float32(0))) == 1 and int(one(jnp.int32(0))) == 0
+    with pytest.raises(ValueError, match="unknown dtype; expected names such as float32, got 'float33'"):
+        one.impl("cpu", lambda self: self, dtypes="float33")
+
+
+def test_equal_numbers_of_different_types_have_different_programs():
+    one = define("NAME(Tensor x, Scalar s) -> Tensor", reference=lambda x, s: jnp.full_like(x, s, jnp.asarray(s).dtype))
+    x = jnp.arange(3)
+    assert [one(x, s).dtype.name for s in (2, 2.0, 2, True)] == ["int32", "float32", "int32", "bool"]
+    two = define("NAME(Tensor x, float s) -> Tensor", reference=lambda x, s: jnp.copysign(x, s))
+    assert [float(two(jnp.float32(1), s)) for s in (0.0, -0.0)] == [1, -1]
+    three = define("NAME(Tensor x) -> Tensor", reference=lambda x: x.astype(float))
+    assert three(x).dtype == np.float32
+    with jax.enable_x64(True):
+        assert three(np.arange(3, dtype=np.int32)).dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("schema", "error"),
+    [
+        ("made::a(Tensor(a!) x) -> Tensor(a!)", "changes an argument, or its results are not arrays"),
+        ("made::b(Tensor x) -> int", "results are not arrays; expected results of the type Tensor"),
+        ("made::c(Tensor x) -> Tensor[]", "its results are not arrays"),
+        ("made::d(Tensor?[] x) -> Tensor", r"a list with optional arrays; expected Tensor\[\], got Tensor\?\[\]"),
+        ("made::e(Tensor x, int x) -> Tensor", "two arguments with the same name"),
+        ("made::f(...) -> Tensor", "has '...' or two arguments"),
+    ],
+)
+def test_signatures_of_no_pure_function(schema, error):
+    with pytest.raises(ValueError, match=error):
+        operators.define(schema)
+
+
+def test_copies_are_the_same_operator():
+    one = define()
+    assert copy.deepcopy(one) is one and pickle.loads(pickle.dumps(one)) is one
+
+
+def test_debug_nans_finds_the_operation():
+    one = define("NAME(Tensor x) -> Tensor", reference=lambda x: jnp.log(x))
+    with jax.debug_nans(True), pytest.raises(FloatingPointError, match="log"):
+        one(-jnp.ones(3))
+    assert np.isnan(one(-jnp.ones(3))).all()
+
+
 def test_names_that_are_wrong():
     one = define()
     with pytest.raises(ValueError, match=f"{one.schema.full_name} is already defined; expected another name, got"):
         operators.define(str(one.schema))
-    with pytest.raises(ValueError, match="two arguments with the same name"):
-        operators.define("made::twice(Tensor x, int x) -> Tensor")
     with pytest.raises(ValueError, match="unknown platform; expected cpu, cuda, rocm, tpu, got 'gpu'"):
         one.impl("gpu", lambda self, slope: self)
     with pytest.raises(ValueError, match="derivative: unknown argument; expected self, got 'slope'"):
@@ -136,6 +187,9 @@ def test_derivatives_that_are_wrong():
     one = define()
     with pytest.raises(ValueError, match=r"the derivative of 'self' is missing; .* operator.derivative"):
         jax.grad(lambda x: one(x).sum())(X)
+    taken = define("NAME(Tensor x, float result) -> Tensor", reference=lambda x, result: x)
+    with pytest.raises(ValueError, match="an argument of the operator has the name 'result', which stands for"):
+        taken.derivative(x="grad")
     for given, error in (
         ("grad +", "the formula does not parse; expected an expression, got 'grad \\+'"),
         ("grad * alpha", "unknown name; expected self, slope, grad, result, or a function of jax.numpy, got 'alpha'"),
@@ -176,6 +230,10 @@ def test_a_change_is_seen_by_the_next_call():
     assert float(jax.grad(one)(jnp.float32(1))) == 1
     one.derivative(self="2 * grad")
     assert float(jax.grad(one)(jnp.float32(1))) == 2
+    outer = define("NAME(Tensor self) -> Tensor", reference=lambda self: one(self))
+    assert float(outer(jnp.float32(1))) == 4
+    one.impl("cpu", lambda self: self + 5)
+    assert float(outer(jnp.float32(1))) == 6
 
 
 def test_a_composite_operator_falls_apart():
@@ -185,6 +243,11 @@ def test_a_composite_operator_falls_apart():
     names = [equation.primitive.name for equation in jax.make_jaxpr(both)(X).eqns]
     assert names == [leaky.schema.full_name] * 2 + ["add"]
     np.testing.assert_array_equal(both(X), np.where(X > 0, X, 0.25 * X) + 1)
+    for change in (lambda: both.impl("cpu", lambda x: x), lambda: both.derivative(x="grad")):
+        with pytest.raises(ValueError, match="the operator is composite, so this would have no effect"):
+            change()
+    with pytest.raises(ValueError, match=r"would have no effect; expected none\. Give them to the operators"):
+        leaky.composite(lambda self, slope: self)
 
 
 # ------------------------------------------------------------------------------------------------------- registry

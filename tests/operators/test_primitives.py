@@ -171,3 +171,15 @@ def test_devices_share_a_kernel_whose_dimensions_are_all_mapped(shape):
     assert 'custom_call_target="test_scale"' in program.as_text() and not re.search(COLLECTIVE, program.as_text())
     same(program(placed, weight), 4.5 * x)
     same(jax.jit(one)(x, weight), 4.5 * x)
+
+
+def test_gradients_have_the_sharding_of_their_arguments():
+    mesh = jax.make_mesh((8,), ("rows",))  # explicit axes
+    one = operators.get("test::mul")
+    x = jax.device_put(np.linspace(-1, 1, 24, dtype=np.float32).reshape(8, 3), jax.NamedSharding(mesh, jax.P("rows")))
+    weight = np.arange(1, 4, dtype=np.float32)
+    derive = lambda function: jax.grad(lambda x, w: jax.vmap(function, (0, None))(x, w).sum(), (0, 1))(x, weight)
+    with jax.set_mesh(mesh):
+        found, expected = derive(one), derive(lambda x, w: x * w)
+        assert [jax.typeof(leaf) for leaf in found] == [jax.typeof(leaf) for leaf in expected]
+    same(found, expected)
