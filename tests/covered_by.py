@@ -57,7 +57,6 @@ COVERED_BY = {
     "heads/fill_mask.py": "serving/test_inference.py",
     "heads/reading/{examples,glue,squad,tables}.py": "heads/test_reading.py",
     "operators/binding.py": "operators/test_operator.py",
-    "operators/foreign.py": "operators/test_primitives.py",
     "operators/formulas.py": "operators/test_operator.py",
     "operators/schema.py": "operators/test_parsing.py",
     "operators/varying.py": "functional/test_linear_cross_entropy.py operators/test_primitives.py",

@@ -7,7 +7,9 @@ import ctypes
 import dataclasses
 import functools
 import hashlib
+import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -162,7 +164,8 @@ def library() -> ctypes.CDLL:
             source, made = Path(folder) / "scale.cc", Path(folder) / "scale.so"
             source.write_text(SOURCE)
             options = ["-O1", "-std=c++17", "-shared", "-fPIC", f"-I{jax.ffi.include_dir()}", "-w"]
-            subprocess.run(["g++", *options, str(source), "-o", str(made)], check=True)
+            compiler = [found] if (found := shutil.which("g++")) else [sys.executable, "-m", "ziglang", "c++"]
+            subprocess.run([*compiler, *options, str(source), "-o", str(made)], check=True)
             made.replace(built)
     return ctypes.CDLL(str(built))
 

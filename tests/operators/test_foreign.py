@@ -26,8 +26,8 @@ def test_attributes():
         1, 2, True, "same", [1, 2.5], [], 3, 4.5,
     )  # fmt: skip
     for shown in (
-        "f = 1.000000e+00 : f64", "i = 2 : i64", "b = true", 's = "same"', "l = dense<[1.000000e+00, 2.500000e+00]> : tensor<2xf64>",
-        "m = dense<> : tensor<0xi64>", "t = 3 : i64", "u = 4.500000e+00 : f64",
+        "f = 1.000000e+00 : f64", "i = 2 : i64", "b = true", 's = "same"',
+        "l = dense<[1.000000e+00, 2.500000e+00]> : tensor<2xf64>", "m = dense<> : tensor<0xi64>", "t = 3 : i64", "u = 4.500000e+00 : f64",
     ):  # fmt: skip
         assert shown in text, shown
     assert "n = " not in text
