@@ -169,7 +169,7 @@ def alpha_dropout(
 
     Args:
         input: floating-point array of any shape.
-        p: probability of dropping an entry, as in `dropout`. With a Python float p = 1, all entries become 0.
+        p: probability of dropping an entry, as in `dropout`. With p = 1, all entries become 0.
         training: if False (the default, as in torch), the input is returned unchanged.
         inplace: ignored.
         rng: random key, required in training if 0 < p < 1.
@@ -269,10 +269,12 @@ def _drop(
     kept = placed(random.dropout_mask(checks.key(where, rng), shape, p), input, where_drawn)
     nothing = lax.stop_gradient(input) * 0  # as in torch, NaN where the input is not finite
     rate: Any = lax.stop_gradient(jnp.asarray(p, checks.wide_dtype(input))) if is_traced else float(p)
-    # A traced rate of 1 drops all entries, so any finite factor will do.
+    # A traced rate of 1 drops all entries, so any finite share will do.
     share: Any = jnp.where(rate < 1, 1 - rate, jnp.ones_like(rate)) if is_traced else 1 - rate
     as_factor = lambda value: value.astype(input.dtype) if is_traced else value
     if floor == 0:
         return jnp.where(kept, input * as_factor(1 / share), nothing)
-    a = (share * (1 + rate * floor**2)) ** -0.5
+    a: Any = (share * (1 + rate * floor**2)) ** -0.5
+    if is_traced:
+        a = jnp.where(rate < 1, a, jnp.zeros_like(a))
     return jnp.where(kept, input, nothing + floor) * as_factor(a) - as_factor(a * rate * floor)
