@@ -50,6 +50,7 @@ TOY = {
         "--no-published",
     ],
     "nan_trace.py": ["--pairs", "1"],
+    "operator_transforms.py": [],
     "search.py": ["--rates", "2", "--epochs", "2", "--rounds", "1"],
     "second_start.py": [
         *["--starts", "1", "--model", "tiny", "--seq-len", "32", "--vocab-size", "300", "--batch-size", "8"],
