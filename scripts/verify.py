@@ -28,6 +28,7 @@ VENV = Path(os.environ.get("FUNCNET_VENV", ROOT / ".venv"))
 QUICK = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
 OLDEST = ["jax==0.10.0", "jaxlib==0.10.0"]
 NO_INDEX = "ConnectionError|Name or service|No matching distribution"  # what pip prints without a network
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 NEWEST_NEEDS = ["jax", "pytest", "pytest-xdist", "hypothesis", "scikit-learn", "tensorboard", "nbclient"]
 
 
@@ -110,6 +111,16 @@ def _data() -> int:
 def _porting() -> int:
     _fetch("tests.porting.packages")
     return _tests("tests/porting", "tests/torchlike", **QUICK)
+
+
+def _export() -> int:
+    if not os.environ.get("FUNCNET_CHROMIUM") and not any(map(shutil.which, BROWSERS)):
+        raise Failed(
+            "no Chromium was found; expected one of "
+            f"{', '.join(BROWSERS)}. Run apt-get install chromium, or set FUNCNET_CHROMIUM to a browser."
+        )
+    parts = sorted(path for path in (ROOT / "tests/export").glob("*") if _has_tests(path, ("tflite",)))
+    return _tests(*(str(path.relative_to(ROOT)) for path in parts), "tests/loops")
 
 
 def _docs() -> int:
@@ -221,10 +232,11 @@ AREAS = {
         "funcnet/porting funcnet/torchlike funcnet/comparison",
         _porting,
     ),
-    "export": Area(
-        "exports and integers: browsers, LiteRT, ONNX",
-        "funcnet/export funcnet/loops funcnet/quantization funcnet/tasks/quantizing",
-        lambda: _tests("tests/export", "tests/loops", "tests/quantization", "tests/tasks/quantizing"),
+    "export": Area("exports: StableHLO, ONNX, WebAssembly, browsers", "funcnet/export funcnet/loops", _export),
+    "integers": Area(
+        "integer arithmetic, TFLite, funcnet quantize",
+        "funcnet/quantization funcnet/tasks/quantizing funcnet/export/tflite",
+        lambda: _tests("tests/quantization", "tests/tasks/quantizing", "tests/export/tflite"),
     ),
     "docs": Area(
         "notebooks, the README, pages, the heads of the benchmarks",

@@ -43,6 +43,7 @@ COVERED_BY = {
     "functional/checks.py": "functional/test_signatures.py",
     "functional/conv_transpose.py": "functional/test_conv.py",
     "functional/convolve.py": "functional/test_conv.py functional/test_platforms.py",
+    "functional/convolve_kernel.py": "operators/native/test_convolution.py functional/test_conv.py",
     "functional/hard.py": "functional/test_activation.py",
     "functional/hyperbolic.py": "functional/test_activation.py",
     "functional/pixelshuffle.py": "functional/test_shuffle.py",

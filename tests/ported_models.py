@@ -1,11 +1,12 @@
-"""EfficientNet-lite0 and the tiny CREPE, each written once for both libraries: as torch modules and as their ports.
+"""Models that are written once for both libraries: as torch modules and as their ports.
 
 A class body that takes the library as an argument cannot differ between the two sides, so `funcnet.compare` must find
 nothing in them. `settled` gives torch's side statistics of BatchNorm as training leaves them.
 
 Reference: Tan & Le 2019, https://arxiv.org/abs/1905.11946, and the lite variant in
 https://github.com/tensorflow/tpu/tree/master/models/official/efficientnet/lite (ReLU6, no squeeze-and-excitation);
-Kim et al. 2018, https://arxiv.org/abs/1802.06182 (CREPE).
+Kim et al. 2018, https://arxiv.org/abs/1802.06182 (CREPE); He et al. 2015, https://arxiv.org/abs/1512.03385 (ResNet-50,
+with the stride in the middle convolution, as torchvision has it); Radford et al. 2019 (GPT-2).
 """
 
 import itertools
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["BLOCKS", "efficientnet_lite0", "image", "settled", "sound", "tiny_crepe"]
+__all__ = ["BLOCKS", "efficientnet_lite0", "gpt", "image", "resnet50", "settled", "sound", "tiny_crepe"]
 
 # expansion, channels, repeats, stride, kernel size
 BLOCKS = (
@@ -92,6 +93,69 @@ def tiny_crepe(lib: ModuleType) -> Any:
         lib.Linear(256, 360),
         lib.Sigmoid(),
     )
+
+
+def resnet50(lib: ModuleType) -> Any:
+    """Return a ResNet-50 for 1000 classes."""
+
+    class Bottleneck(lib.Module):
+        def __init__(self, inputs: int, width: int, stride: int):
+            super().__init__()
+            self.conv1, self.bn1 = lib.Conv2d(inputs, width, 1, bias=False), lib.BatchNorm2d(width)
+            self.conv2, self.bn2 = lib.Conv2d(width, width, 3, stride, 1, bias=False), lib.BatchNorm2d(width)
+            self.conv3, self.bn3 = lib.Conv2d(width, 4 * width, 1, bias=False), lib.BatchNorm2d(4 * width)
+            self.relu = lib.ReLU()
+            self.shortcut = lib.Identity()
+            if stride > 1 or inputs != 4 * width:
+                conv = lib.Conv2d(inputs, 4 * width, 1, stride, bias=False)
+                self.shortcut = lib.Sequential(conv, lib.BatchNorm2d(4 * width))
+
+        def forward(self, x: Any) -> Any:
+            y = self.relu(self.bn1(self.conv1(x)))
+            y = self.relu(self.bn2(self.conv2(y)))
+            return self.relu(self.bn3(self.conv3(y)) + self.shortcut(x))
+
+    parts, inputs = [], 64
+    for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for place in range(count):
+            parts.append(Bottleneck(inputs, width, 1 if place else stride))
+            inputs = 4 * width
+    stem = [lib.Conv2d(3, 64, 7, 2, 3, bias=False), lib.BatchNorm2d(64), lib.ReLU(), lib.MaxPool2d(3, 2, 1)]
+    return lib.Sequential(*stem, *parts, lib.AdaptiveAvgPool2d(1), lib.Flatten(), lib.Linear(2048, 1000))
+
+
+def gpt(lib: ModuleType, functional: ModuleType, width: int, layers: int, heads: int, words: int, length: int) -> Any:
+    """Return a causal language model: ids (B, T) -> logits (B, T, words), with a position table of `length`."""
+
+    class Block(lib.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.ln_1, self.ln_2 = lib.LayerNorm(width), lib.LayerNorm(width)
+            self.c_attn, self.c_proj = lib.Linear(width, 3 * width), lib.Linear(width, width)
+            self.up, self.gelu, self.down = lib.Linear(width, 4 * width), lib.GELU(), lib.Linear(4 * width, width)
+
+        def forward(self, x: Any) -> Any:
+            rows, steps, _ = x.shape
+            parts = self.c_attn(self.ln_1(x)).reshape(rows, steps, 3, heads, width // heads)
+            query, key, value = (parts[:, :, place].swapaxes(1, 2) for place in range(3))
+            y = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+            x = x + self.c_proj(y.swapaxes(1, 2).reshape(rows, steps, width))
+            return x + self.down(self.gelu(self.up(self.ln_2(x))))
+
+    class Gpt(lib.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.wte, self.wpe = lib.Embedding(words, width), lib.Embedding(length, width)
+            self.h = lib.ModuleList([Block() for _ in range(layers)])
+            self.ln_f, self.lm_head = lib.LayerNorm(width), lib.Linear(width, words, bias=False)
+
+        def forward(self, ids: Any, places: Any) -> Any:
+            x = self.wte(ids) + self.wpe(places)
+            for block in self.h:
+                x = block(x)
+            return self.lm_head(self.ln_f(x))
+
+    return Gpt()
 
 
 def settled(torch: ModuleType, module: Any, batch: np.ndarray, seed: int = 0) -> Any:

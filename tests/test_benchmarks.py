@@ -50,6 +50,7 @@ TOY = {
         "--no-published",
     ],
     "nan_trace.py": ["--pairs", "1"],
+    "native_kernels.py": ["--only", "512x256", "--turns", "1"],
     "operator_transforms.py": [],
     "search.py": ["--rates", "2", "--epochs", "2", "--rounds", "1"],
     "second_start.py": [
@@ -58,6 +59,7 @@ TOY = {
     ],
     "start_memory.py": ["--layers", "2", "--width", "128", "--words", "4096"],
     "step.py": ["--pairs", "1"],
+    "whole_steps.py": ["gpt", "--turns", "1"],
     "weak_scaling.py": [
         "--model",
         "tiny",

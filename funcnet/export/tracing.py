@@ -15,6 +15,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from funcnet import tree
+from funcnet.operators import native
 
 __all__ = ["Dynamic", "Equation", "Traced", "called_program", "canonical", "layer_of", "subprograms", "trace"]
 
@@ -93,7 +94,8 @@ def trace(
         raise ValueError(f"{where}: there is no example array; expected one array per argument, got none.")
     inputs = _names(function, len(examples))
     specs = _specs(where, inputs, examples, dynamic, constraints)
-    program, shapes = jax.make_jaxpr(function, return_shape=True)(*specs)
+    with native.allowed(False):  # other formats do not have the kernels
+        program, shapes = jax.make_jaxpr(function, return_shape=True)(*specs)
     _refuse(where, program.jaxpr)
     leaves, structure = jax.tree_util.tree_flatten_with_path(shapes)
     results = jax.tree.leaves(jax.jit(function)(*examples))

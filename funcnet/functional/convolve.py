@@ -1,5 +1,8 @@
 """Convolution with XLA's convolution operation or, on CPU, with an equivalent operation that is faster on CPU.
 
+On CPU, convolutions in float32 are computed by the kernels of `funcnet.operators.native`, if these are installed: see
+`convolve_kernel.py`. The rest of this description is about all others.
+
 XLA's CPU backend passes plain convolutions in one and two dimensions to Eigen. The CPU backend computes all other
 convolutions, including some gradients, in naive loops that are ten to five hundred times slower. On CPU, this file
 therefore replaces the slow convolutions:
@@ -22,6 +25,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from funcnet.functional.convolve_kernel import convolution_kernel, transposed_kernel
 from funcnet.functional.platforms import bilinear
 from funcnet.functional.sharding import placed, reshaped
 
@@ -43,7 +47,8 @@ def convolve(
         >>> convolve(jnp.arange(3.0).reshape(1, 1, 3), jnp.ones((1, 1, 2)), (1,), [(0, 0)], (1,), 1)
         Array([[[1., 3.]]], dtype=float32)
     """
-    return bilinear(_plain, _on_cpu, x, w, tuple(strides), tuple(pads), tuple(dilations), groups)
+    settings = tuple(strides), tuple(pads), tuple(dilations), groups
+    return bilinear(_plain, _on_cpu, x, w, *settings, kernel=convolution_kernel(_on_cpu, x, w, *settings))
 
 
 def convolve_transposed(
@@ -65,7 +70,8 @@ def convolve_transposed(
         Array([[[0., 1., 2., 1.]]], dtype=float32)
     """
     settings = tuple(strides), tuple(pads), tuple(dilations), groups
-    return bilinear(_plain_transposed, _transposed_on_cpu, x, w, *settings)
+    kernel = transposed_kernel(_transposed_on_cpu, x, w, *settings)
+    return bilinear(_plain_transposed, _transposed_on_cpu, x, w, *settings, kernel=kernel)
 
 
 def _plain(

@@ -3,7 +3,8 @@
 Letters: `B batch, C channel, G groups, S spatial dimensions`.
 
 Statistics are computed in at least float32. The variance is computed from the differences from the mean, and `eps` is
-added before the square root is taken.
+added before the square root is taken. On CPU, layer, RMS and group normalisation in float32 are computed by the kernels
+of `funcnet.operators.native`, with the same formulas.
 """
 
 import functools
@@ -19,6 +20,7 @@ from jax import lax
 from funcnet.functional import checks
 from funcnet.functional.sharding import reshaped
 from funcnet.functional.vector_norm import vector_norm
+from funcnet.operators import native
 
 __all__ = ["cross_map_lrn", "group_norm", "layer_norm", "local_response_norm", "normalize", "rms_norm"]
 
@@ -54,6 +56,9 @@ def layer_norm(
     Reference: torch.nn.functional.layer_norm; Ba, Kiros and Hinton 2016.
     """
     input, axes = _last_dimensions("F.layer_norm", input, normalized_shape, weight=weight, bias=bias)
+    if _has_kernel(input, weight, bias, eps):
+        rows, vectors = _in_rows(len(axes), input, weight, bias)
+        return reshaped(native.layer_norm(rows, vectors[0], vectors[1], eps), input.shape)
     x = input.astype(checks.wide_dtype(input))
     normal = _standardise(x, axes, eps)
     return _scale_and_shift(normal, weight, bias).astype(input.dtype)
@@ -90,6 +95,9 @@ def rms_norm(
     input, axes = _last_dimensions("F.rms_norm", input, normalized_shape, weight=weight)
     x = input.astype(checks.wide_dtype(input))
     eps = float(jnp.finfo(x.dtype).eps) if eps is None else eps
+    if _has_kernel(input, weight, None, eps):
+        rows, vectors = _in_rows(len(axes), input, weight)
+        return reshaped(native.rms_norm(rows, vectors[0], eps), input.shape)
     normal = _divide(x, axes, eps)
     return _scale_and_shift(normal, weight, None).astype(input.dtype)
 
@@ -150,6 +158,9 @@ def group_norm(
         return input
     # Not flattened further, so that XLA fuses weight and bias into the same loop. This halves the time on CPU.
     grouped = (batch, num_groups, channels // num_groups, math.prod(spatial))
+    if _has_kernel(input, weight, bias, eps):
+        w, b = (None if vector is None else reshaped(vector, grouped[1:3]) for vector in (weight, bias))
+        return reshaped(native.group_norm(reshaped(input, grouped), w, b, eps), input.shape)
     normal = _standardise(reshaped(input.astype(checks.wide_dtype(input)), grouped), (2, 3), eps)
     vectors = (None if v is None else v.reshape(*grouped[1:3], 1) for v in (weight, bias))
     return reshaped(_scale_and_shift(normal, *vectors), input.shape).astype(input.dtype)
@@ -307,6 +318,18 @@ def _last_dimensions(
     for name, parameter in parameters.items():
         checks.shape_of(where, name, parameter, shape, "Its shape is normalized_shape.")
     return input, tuple(range(-len(shape), 0))
+
+
+def _has_kernel(input: jax.Array, weight: jax.Array | None, bias: jax.Array | None, eps: Any) -> bool:
+    arrays = [array for array in (input, weight, bias) if array is not None]
+    return isinstance(eps, float | int) and input.size != 0 and native.is_used("kernels", *arrays)
+
+
+def _in_rows(count: int, input: jax.Array, *vectors: jax.Array | None) -> tuple[jax.Array, list[jax.Array | None]]:
+    """Merge the last `count` dimensions of the input, and all dimensions of the vectors."""
+    size = math.prod(input.shape[input.ndim - count :])
+    rows = reshaped(input, (*input.shape[: input.ndim - count], size))
+    return rows, [None if vector is None else reshaped(vector, (size,)) for vector in vectors]
 
 
 def _standardise(x: jax.Array, axes: tuple[int, ...], eps: float) -> jax.Array:

@@ -12,9 +12,10 @@ exported programs contain a conditional for each choice.
 """
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Primitive
@@ -22,12 +23,40 @@ from jax.interpreters import ad, batching, mlir
 
 from funcnet.operators.varying import vary_like
 
-__all__ = ["bilinear", "default_program"]
+__all__ = ["KernelProduct", "Product", "batched", "bilinear", "default_program", "form", "transposed"]
 
 Product = Callable[..., jax.Array]
 
 
-def bilinear(default: Product, cpu: Product, a: jax.Array, b: jax.Array, *settings: Any) -> jax.Array:
+class KernelProduct(Protocol):
+    """A product of two arrays that contains calls of kernels, which JAX cannot transpose or batch well. It therefore
+    has methods for both. Kernels are compared by value.
+
+    Attributes:
+        fallback: the same product without kernels, for exported programs.
+    """
+
+    @property
+    def fallback(self) -> Product: ...
+
+    def __call__(self, a: jax.Array, b: jax.Array, devices: int = 1) -> jax.Array:
+        """Return the product, where `devices` devices may share the arrays."""
+        ...
+
+    def transposed(self, index: int, aval: Any) -> Product:
+        """Return the transpose with respect to argument `index`, whose type is `aval`: a function of the other argument
+        and the cotangent of the product.
+        """
+        ...
+
+    def batched(self, axes: tuple[int | None, int | None]) -> Product:
+        """Return the product of arrays with an additional axis 0 where `axes` are not None. The result has it too."""
+        ...
+
+
+def bilinear(
+    default: Product, cpu: Product, a: jax.Array, b: jax.Array, *settings: Any, kernel: KernelProduct | None = None
+) -> jax.Array:
     """Return `cpu(a, b, *settings)` on CPU, and `default(a, b, *settings)` on other platforms.
 
     Args:
@@ -37,6 +66,7 @@ def bilinear(default: Product, cpu: Product, a: jax.Array, b: jax.Array, *settin
             functions for the gradients.
         a, b: floating-point arrays.
         *settings: hashable values, not arrays.
+        kernel: what computes `cpu(a, b, *settings)` on CPU instead of `cpu`, if it is given.
 
     Returns:
         The product. Both functions must return the same shape and dtype.
@@ -46,7 +76,7 @@ def bilinear(default: Product, cpu: Product, a: jax.Array, b: jax.Array, *settin
         >>> print(bilinear(jnp.multiply, jnp.multiply, jnp.arange(3.0), jnp.ones(3)))
         [0. 1. 2.]
     """
-    return _bind(a, b, (_Form(default, settings), _Form(cpu, settings)))
+    return _bind(a, b, (form(default, *settings), form(cpu, *settings) if kernel is None else kernel))
 
 
 def default_program(equation: JaxprEqn) -> ClosedJaxpr | None:
@@ -62,6 +92,23 @@ def default_program(equation: JaxprEqn) -> ClosedJaxpr | None:
     if equation.primitive is not _product:
         return None
     return jax.make_jaxpr(equation.params["forms"][0])(*(v.aval for v in equation.invars))
+
+
+def form(function: Callable[..., jax.Array], *settings: Any) -> Product:
+    """Return `function` with these settings, as a product of two arrays that is compared by value."""
+    return _Form(function, settings)
+
+
+def transposed(product: Any, index: int, aval: Any) -> Product:
+    """Return the transpose of a product with respect to argument `index`, whose type is `aval`: a function of the other
+    argument and the cotangent of the product.
+    """
+    return product.transposed(index, aval) if hasattr(product, "transposed") else _Transposed(product, index, aval)
+
+
+def batched(product: Any, axes: tuple[int | None, int | None]) -> Product:
+    """Return the product of arrays with these additional axes. The result has the additional axis 0."""
+    return product.batched(axes) if hasattr(product, "batched") else _Batched(product, axes)
 
 
 # Forms are compared by value, because compiled programs are cached by the settings of their operations.
@@ -107,17 +154,37 @@ def _bind(a: jax.Array, b: jax.Array, forms: tuple[Product, ...]) -> jax.Array:
 
 def _transpose(index: int, cotangent: jax.Array, a: Any, b: Any, *, forms: tuple[Product, ...]) -> jax.Array:
     aval, other = (a.aval, b) if index == 0 else (b.aval, a)
-    return _bind(other, cotangent, tuple(_Transposed(form, index, aval) for form in forms))
+    return _bind(other, cotangent, tuple(transposed(form, index, aval) for form in forms))
 
 
 def _batch(arrays: Any, axes: Any, *, forms: tuple[Product, ...]) -> tuple[jax.Array, int]:
     a, b = arrays
-    return _bind(a, b, tuple(_Batched(form, axes) for form in forms)), 0
+    if hasattr(forms[1], "batched"):  # a kernel
+        a, b = (x if axis is None else jax.numpy.moveaxis(x, axis, 0) for x, axis in zip(arrays, axes, strict=True))
+        axes = tuple(None if axis is None else 0 for axis in axes)
+    return _bind(a, b, tuple(batched(form, axes) for form in forms)), 0
 
 
 def _run(a: jax.Array, b: jax.Array, *, forms: tuple[Product, ...]) -> jax.Array:
     with jax.disable_jit(False):  # lowering chooses the form, so compile even if jit is disabled
         return _compiled(a, b, forms=forms)
+
+
+def _lower(index: int, context: Any, a: Any, b: Any, *, forms: tuple[Any, ...]) -> Any:
+    chosen = forms[index]
+    if hasattr(chosen, "fallback"):
+        if context.module_context.lowering_parameters.for_export:  # a kernel may be missing elsewhere
+            chosen = chosen.fallback
+        else:
+            chosen = functools.partial(chosen, devices=_devices(context.module_context.axis_context))
+    return mlir.lower_fun(chosen, multiple_results=False)(context, a, b)
+
+
+def _devices(context: Any) -> int:
+    """Return the number of devices that share the arrays of a program."""
+    if hasattr(context, "manual_axes"):  # inside a `shard_map`: those of the other axes
+        return math.prod(size for name, size in context.mesh.shape.items() if name not in context.manual_axes)
+    return int(context.num_devices)
 
 
 @functools.lru_cache(maxsize=4096)  # a model repeats its shapes: each is traced forward, backward and in every jit
@@ -131,6 +198,5 @@ _product.def_impl(_run)
 _product.def_abstract_eval(lambda a, b, *, forms: _result_type(forms[0], a, b))
 ad.defbilinear(_product, functools.partial(_transpose, 0), functools.partial(_transpose, 1))
 batching.primitive_batchers[_product] = _batch
-for _index, _platform in enumerate((None, "cpu")):
-    _lowering = mlir.lower_fun(lambda a, b, *, forms, index=_index: forms[index](a, b), multiple_results=False)
-    mlir.register_lowering(_product, _lowering, platform=_platform)
+mlir.register_lowering(_product, functools.partial(_lower, 0))
+mlir.register_lowering(_product, functools.partial(_lower, 1), platform="cpu")

@@ -1,4 +1,7 @@
-"""Softmax and its relatives log_softmax, softmin and gumbel_softmax, all computed in at least float32."""
+"""Softmax and its relatives log_softmax, softmin and gumbel_softmax, all computed in at least float32.
+
+On CPU, those over the last dimension in float32 are computed by the kernels of `funcnet.operators.native`.
+"""
 
 import warnings
 from typing import Any
@@ -7,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from funcnet.functional import checks
+from funcnet.operators import native
 
 __all__ = ["gumbel_softmax", "log_softmax", "softmax", "softmin"]
 
@@ -153,4 +157,6 @@ def _softmax(where: str, function: Any, input: jax.Array, dim: int | None, dtype
     if input.size == 0:
         return input
     x = input.astype(checks.wide_dtype(input))
+    if dim in (-1, ndim - 1) and input.ndim and native.is_used("kernels", input):
+        return (native.softmax if function is jax.nn.softmax else native.log_softmax)(x)
     return function(x.reshape(x.shape or (1,)), axis=dim).reshape(input.shape).astype(input.dtype)

@@ -1,8 +1,9 @@
 """The dimensions of an operator's arrays, as `"... d, d -> ... d"`.
 
 The entries stand for the `Tensor` arguments and the results of the signature, in order. A letter or a word names a
-dimension, and a number is its size. The dimensions `...` are mapped through: each index of them is computed from the
-same index of the arguments alone. `vmap` adds such a dimension, and devices can share them without communication.
+dimension, and a number is its size. In a result, `?` is a dimension whose size only the reference determines. The
+dimensions `...` are mapped through: each index of them is computed from the same index of the arguments alone. `vmap`
+adds such a dimension, and devices can share them without communication.
 """
 
 import re
@@ -37,8 +38,8 @@ class OperatorDimensions:
     def __str__(self) -> str:
         return self.text
 
-    def results(self, where: str, places: Sequence[int], shapes: Sequence[Shape]) -> tuple[Shape, ...]:
-        """Return the shapes of the results.
+    def results(self, where: str, places: Sequence[int], shapes: Sequence[Shape]) -> tuple[tuple[int | None, ...], ...]:
+        """Return the shapes of the results, with None for each `?`.
 
         Args:
             where: name of the operator, for messages.
@@ -49,7 +50,7 @@ class OperatorDimensions:
             ValueError: if the shapes contradict the declaration.
         """
         mapped, sizes = self.read(where, places, shapes)
-        size = lambda name: int(name) if name.isdigit() else sizes[name]
+        size = lambda name: None if name == "?" else int(name) if name.isdigit() else sizes[name]
         return tuple((*mapped, *map(size, names)) for names in self.outputs)
 
     def read(self, where: str, places: Sequence[int], shapes: Sequence[Shape]) -> tuple[Shape, dict[str, int]]:
@@ -111,8 +112,9 @@ def parse_dimensions(text: str, schema: Schema) -> OperatorDimensions:
         )
     inputs, outputs = entries
     if wrong := [
-        one for names in (*inputs, *outputs) for place, one in enumerate(names)
+        one for number, names in enumerate((*inputs, *outputs)) for place, one in enumerate(names)
         if not (re.fullmatch(r"[A-Za-z_]\w*|\d+", one) or (one == "..." and place == 0))
+        and not (one == "?" and number >= len(inputs))
     ]:  # fmt: skip
         raise ValueError(
             f"{where}: dims have a wrong entry; expected '...' first, and names or sizes of dimensions, got "
@@ -120,10 +122,11 @@ def parse_dimensions(text: str, schema: Schema) -> OperatorDimensions:
         )
     always = [one.type.name == "Tensor" for one in schema.arguments if one.type.is_tensor]
     known = {name for names, has in zip(inputs, always, strict=True) if has for name in names if name != "..."}
-    if unknown := [name for names in outputs for name in names if name not in {*known, "..."} and not name.isdigit()]:
+    given = {*known, "...", "?"}
+    if unknown := [name for names in outputs for name in names if name not in given and not name.isdigit()]:
         raise ValueError(
             f"{where}: dims have a result whose size is unknown; expected one of {', '.join(sorted(known))}, which "
-            f"arguments that are never left out have, got {unknown[0]!r} in {text!r}. Leave dims out if the shape "
+            f"arguments that are never left out have, got {unknown[0]!r} in {text!r}. Write ? for a size that "
             "depends on other arguments."
         )
     mapped = {names[:1] == ["..."] for names in outputs}

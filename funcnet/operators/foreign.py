@@ -29,9 +29,12 @@ class ForeignKernel:
 
     Attributes:
         target: the name of the target.
+        is_exported: whether programs exported by `jax.export` contain the call, which then works only where the target
+            is registered. If False, they contain the reference.
     """
 
     target: str
+    is_exported: bool = True
 
     def __post_init__(self) -> None:
         jax.ffi.register_ffi_target_as_batch_partitionable(self.target)
@@ -45,7 +48,7 @@ def run_foreign(
     types: Sequence[Any],
     *arrays: jax.Array,
 ) -> list[jax.Array]:
-    """OperatorCall a target while a program is lowered.
+    """Call a target while a program is lowered.
 
     Args:
         one: the target.
@@ -105,12 +108,14 @@ def _attribute(name: str, kind: Type, value: Any) -> Any:
 def _sharding_rule(inputs: Sequence[Any], outputs: Sequence[Any], mapped: int, maps: Sequence[bool]) -> str:
     """Return the rule by which Shardy divides a call: the dimensions `...` are shared, all others are whole."""
     letters = itertools.chain("ijklmnopqrstuvwxyz", (f"z_{number}" for number in itertools.count(1)))
-    shared = [next(letters) for _ in range(mapped)]
+    shared: list[str] = []
     sizes: dict[str, int] = {}
 
     def names(aval: Any, has: bool) -> str:
+        if has and not shared:  # letters must be in the order in which they appear
+            shared.extend(itertools.islice(letters, mapped))
         found = shared[: mapped if has else 0]
-        found = [*found, *[next(letters) for _ in range(aval.ndim - len(found))]]
+        found = [*found, *itertools.islice(letters, aval.ndim - len(found))]
         sizes.update(zip(found, aval.shape, strict=True))
         return f"[{', '.join(found)}]"
 

@@ -2,12 +2,14 @@
 
 A formula is an expression in Python's syntax. Its names are the arguments of the operator, `grad`, `result`, and the
 functions of `jax.numpy`. `grad` is the gradient of the result and `result` the result. If there are several results,
-they are tuples, `grads` and `results`.
+they are tuples, `grads` and `results`, and `result0`, `result1`, … are single results. Between the forward and the
+backward pass, only results are kept that a derivative names.
 """
 
 import ast
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -17,12 +19,34 @@ from funcnet.operators.schema import Schema
 
 __all__ = ["Derivative", "derivative_of"]
 
-Derivative = Callable[[Mapping[str, Any]], jax.Array]
 GIVEN = ("grad", "result"), ("grads", "results")
 
 
+@dataclass(frozen=True)
+class Derivative:
+    """A derivative.
+
+    Attributes:
+        names: the names whose values it uses.
+        function: a function of these values by name.
+    """
+
+    names: frozenset[str]
+    function: Callable[..., Any]
+
+    def __call__(self, values: Mapping[str, Any]) -> Any:
+        """Return the gradient for {name: value}, which may have further names."""
+        return self.function(**{name: values[name] for name in self.names})
+
+    def keeps(self, results: int) -> set[int]:
+        """Return the numbers of the results that it uses."""
+        if self.names & {"result", "results"}:
+            return set(range(results))
+        return {number for number in range(results) if f"result{number}" in self.names}
+
+
 def derivative_of(schema: Schema, name: str, given: str | Callable[..., jax.Array]) -> Derivative:
-    """Return a function of {name: value} that computes the gradient of an argument.
+    """Return the derivative for an argument.
 
     Args:
         schema: the signature of the operator.
@@ -39,7 +63,8 @@ def derivative_of(schema: Schema, name: str, given: str | Callable[..., jax.Arra
         6.0
     """
     where = f"{schema.full_name}.derivative: {name}"
-    arguments, own = [one.name for one in schema.arguments], GIVEN[len(schema.returns) > 1]
+    arguments, count = [one.name for one in schema.arguments], len(schema.returns)
+    own = (*GIVEN[1], *(f"result{number}" for number in range(count))) if count > 1 else GIVEN[0]
     if taken := sorted(set(arguments) & set(own)):
         raise ValueError(
             f"{where}: an argument of the operator has the name {taken[0]!r}, which stands for the gradient or the "
@@ -53,7 +78,7 @@ def derivative_of(schema: Schema, name: str, given: str | Callable[..., jax.Arra
                 f"{where}: the function has an unknown parameter; expected some of {', '.join(known)}, got "
                 f"{unknown[0]!r}."
             )
-        return lambda values: given(**{one: values[one] for one in wanted})
+        return Derivative(frozenset(wanted), given)
     try:
         code = ast.parse(given.strip(), mode="eval")
     except SyntaxError as error:
@@ -69,4 +94,5 @@ def derivative_of(schema: Schema, name: str, given: str | Callable[..., jax.Arra
         )
     compiled = compile(code, f"<derivative of {schema.full_name}>", "eval")
     functions = {one: getattr(jnp, one) for one in wanted if one not in known}
-    return lambda values: eval(compiled, {"__builtins__": {}}, {**functions, **values})
+    evaluate = lambda **values: eval(compiled, {"__builtins__": {}}, {**functions, **values})
+    return Derivative(frozenset(wanted) & set(known), evaluate)

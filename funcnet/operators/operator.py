@@ -184,6 +184,12 @@ class Operator:
         self.derivatives |= made
         changes.count += 1
 
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The numbers of the results that derivatives use, which are kept for the backward pass."""
+        every = [*self.derivatives.values(), *filter(None, [self.joint])]
+        return tuple(sorted(set().union(*(one.keeps(len(self.schema.returns)) for one in every))))
+
     def gradients(self, names: Iterable[str], values: Mapping[str, Any]) -> dict[str, Any]:
         """Return {name: gradient} of some arguments.
 

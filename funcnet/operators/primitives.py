@@ -1,9 +1,9 @@
 """The primitives of operators: their rules for types, lowering, `vmap` and derivatives.
 
 An operator has a primitive of its own, so its name is in programs. Its tangents are computed by another primitive,
-`operator_tangent`, which holds the arrays, the results and the tangents of some arguments. Its value is the derivative
-of the reference; its transpose calls the derivatives of the operator. JAX therefore uses the reference in forward mode
-and the derivatives in reverse mode. The derivatives of both are those of ordinary functions.
+`operator_tangent`, which holds the arrays, the results that derivatives use, and the tangents of some arguments. Its
+value is the derivative of the reference; its transpose calls the derivatives of the operator. JAX therefore uses the
+reference in forward mode and the derivatives in reverse mode. The derivatives of both are those of ordinary functions.
 """
 
 import functools
@@ -109,12 +109,17 @@ def _traced_types(call: OperatorCall, avals: tuple[Any, ...], widest: Any) -> li
     if operator.dims is not None:
         shapes = [aval.shape for aval in avals]
         expected = operator.dims.results(operator.schema.full_name, _entries(call), shapes)
-        if (got := tuple(aval.shape for aval in found)) != expected:
+        got = tuple(aval.shape for aval in found)
+        if any(not _fits(shape, other) for shape, other in zip(got, expected, strict=True)):
             raise ValueError(
                 f"{operator.schema.full_name}: the reference returns another shape; expected {expected} by dims "
                 f"{operator.dims.text!r}, got {got}."
             )
     return found
+
+
+def _fits(shape: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
+    return len(shape) == len(expected) and all(b is None or a == b for a, b in zip(shape, expected, strict=True))
 
 
 def _entries(call: OperatorCall) -> list[int]:
@@ -132,6 +137,9 @@ def _maps(call: OperatorCall) -> list[bool]:
 def _lower(platform: str | None, context: Any, *operands: Any, call: OperatorCall) -> Any:
     operator = call.operator
     chosen = operator.get_reference() if platform is None else operator.implementation(platform, context.avals_in)
+    is_exported = context.module_context.lowering_parameters.for_export
+    if isinstance(chosen, ForeignKernel) and is_exported and not chosen.is_exported:
+        chosen = operator.get_reference()
     if isinstance(chosen, ForeignKernel):
         mapped = 0
         if operator.is_mapped:
@@ -170,7 +178,7 @@ def _batch(
     """Add the mapped dimension to the dimensions `...`, or map the reference if they cannot hold it."""
     maps = _maps(call)
     if "which" in params:  # the operation of tangents, whose arrays are followed by results and tangents
-        results = len(call.operator.schema.returns)
+        results = len(params["kept"])
         maps = [*maps, *[call.operator.is_mapped] * results, *[maps[place] for place in params["which"]]]
     if not all(has or axis is None for has, axis in zip(maps, axes, strict=True)):
         mapped = jax.vmap(lambda *given: tuple(_inline(one, call, params, *given)), tuple(axes))(*arrays)
@@ -196,12 +204,14 @@ def _jvp(one: Primitive, arrays: Sequence[jax.Array], tangents: Sequence[Any], *
     results = one.bind(*arrays, call=call)
     which = tuple(place for place, tangent in enumerate(tangents) if not isinstance(tangent, ad.Zero))
     given = [tangents[place] for place in which]
-    operands = [*arrays, *results, *given]
-    return results, _tangent.bind(*[vary_like(one, *operands) for one in operands], call=call, which=which)
+    kept = call.operator.kept
+    operands = [*arrays, *(results[number] for number in kept), *given]
+    varying = [vary_like(one, *operands) for one in operands]
+    return results, _tangent.bind(*varying, call=call, which=which, kept=kept)
 
 
-def _tangents(*operands: jax.Array, call: OperatorCall, which: tuple[int, ...]) -> tuple[jax.Array, ...]:
-    """Return the tangents of the results, by the reference. `operands`: the arrays, the results, and some tangents."""
+def _tangents(*operands: jax.Array, call: OperatorCall, which: tuple[int, ...], **params: Any) -> tuple[jax.Array, ...]:
+    """Return the tangents of the results, by the reference. `operands`: the arrays, kept results, and some tangents."""
     count = len(call.settings.names())
     arrays, given = operands[:count], operands[len(operands) - len(which) :]
 
@@ -214,7 +224,9 @@ def _tangents(*operands: jax.Array, call: OperatorCall, which: tuple[int, ...]) 
     return tuple(jax.jvp(function, tuple(arrays[place] for place in which), tuple(given))[1])
 
 
-def _transpose(cotangents: Sequence[Any], *operands: Any, call: OperatorCall, which: tuple[int, ...]) -> list[Any]:
+def _transpose(
+    cotangents: Sequence[Any], *operands: Any, call: OperatorCall, which: tuple[int, ...], kept: tuple[int, ...]
+) -> list[Any]:
     """Return the gradients of the arguments that have tangents, by their derivatives."""
     operator, names = call.operator, call.settings.names()
     where = operator.schema.full_name
@@ -222,7 +234,10 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, call: OperatorCall, wh
     arrays, results = operands[:count], operands[count : len(operands) - len(which)]
     grads = tuple(map(ad.instantiate_zeros, cotangents))
     values = call.settings.arguments(arrays)
-    values |= {"grads": grads, "results": tuple(results)} if several else {"grad": grads[0], "result": results[0]}
+    values |= {"grads": grads} if several else {"grad": grads[0]}
+    values |= {f"result{number}": one for number, one in zip(kept, results, strict=True)}
+    if len(kept) == len(operator.schema.returns):
+        values |= {"results": tuple(results)} if several else {"result": results[0]}
     found: list[Any] = [None] * (len(operands) - len(which))
     gradients = operator.gradients([names[place] for place in which], values)
     for place in which:
@@ -251,10 +266,9 @@ def _placed_like(gradient: jax.Array, array: jax.Array) -> jax.Array:
     return gradient if is_placed else jax.reshard(gradient, wanted)
 
 
-def _tangent_types(*avals: Any, call: OperatorCall, which: tuple[int, ...]) -> list[Any]:
-    """Return the types of the tangents, without a trace of the reference, which may have no JVP."""
-    results = avals[len(call.settings.names()) : len(avals) - len(which)]
-    return [aval.to_tangent_aval() for aval in results]
+def _tangent_types(*avals: Any, call: OperatorCall, **params: Any) -> list[Any]:
+    """Return the types of the tangents, without a trace of the derivative of the reference, which may have none."""
+    return [aval.to_tangent_aval() for aval in _result_types(call, avals[: len(call.settings.names())])]
 
 
 def _jvp_of_tangents(operands: Sequence[jax.Array], tangents: Sequence[Any], **params: Any) -> Any:

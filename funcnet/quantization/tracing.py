@@ -18,6 +18,7 @@ from funcnet import tree
 from funcnet.functional.platforms import default_program
 from funcnet.nn import activation, hard, relu
 from funcnet.nn.core.parts import children
+from funcnet.operators import native
 from funcnet.quantization.evaluation import OPERATIONS
 from funcnet.quantization.graph import LayerGraph, LayerNode, LayerValue
 from funcnet.quantization.qparams import QParams
@@ -90,7 +91,8 @@ def layers_of(
                 )
         return out
 
-    program, shapes = jax.make_jaxpr(run, return_shape=True)(*inputs)
+    with native.allowed(False):  # layers are recognised by their formulas
+        program, shapes = jax.make_jaxpr(run, return_shape=True)(*inputs)
     graph = LayerGraph([LayerValue(tuple(v.aval.shape), np.dtype(v.aval.dtype)) for v in program.jaxpr.invars])
     graph.structure = jax.tree.structure(shapes)
     graph.outputs = _Tracer(where, graph).inline(program, list(graph.inputs))

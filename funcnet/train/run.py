@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from funcnet.arguments import boolean, expect, function, patterns, strings, transformation
+from funcnet.operators import native
 from funcnet.parallel import check_batch_size, check_equal, first_decides, is_first, watch_processes
 from funcnet.settings import as_json, defaults, recorded
 from funcnet.train import compilation_cache
@@ -116,7 +117,10 @@ def run_task(
         check_batch_size(rows, layout.batch_parts, parts, where=f"{where}: --batch-size")
         config = recorded(settings, leave_out=NOT_RECORDED)
         usual = {name: as_json(value) for name, value in defaults(type(settings)).items()}
-        check_equal({**config, "funcnet": versions()["funcnet"], "jax": versions()["jax"]}, where=where)
+        found = versions()
+        kernels = [native.is_on(one) for one in ("kernels", "convolution")]
+        same = {"funcnet": found["funcnet"], "jax": found["jax"], "kernels in C++": kernels}
+        check_equal({**config, **same}, where=where)
         folder = settings.run.out
 
         def open_folder() -> bool:

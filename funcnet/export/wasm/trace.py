@@ -16,6 +16,7 @@ from funcnet.export.wasm.unsupported import DTYPES, UNSUPPORTED
 from funcnet.functional.platforms import default_program
 from funcnet.loops.operations import ArrayValue, Block, Operation, needed
 from funcnet.loops.store import evaluated, known_bytes
+from funcnet.operators import native
 
 __all__ = ["Tracer", "trace"]
 
@@ -40,7 +41,8 @@ def trace(function: Callable[..., Any], examples: Sequence[Any], rules: Rules) -
         ValueError: if the function has a primitive without a rule, or an array of an unsupported dtype, such as
             float16.
     """
-    closed = jax.make_jaxpr(function)(*examples)
+    with native.allowed(False):  # WebAssembly does not have the kernels
+        closed = jax.make_jaxpr(function)(*examples)
     tracer = Tracer(rules)
     inputs = [tracer.fresh(v.aval, "an input") for v in closed.jaxpr.invars]
     outputs = tracer.inline(closed, inputs)

@@ -19,6 +19,7 @@ from funcnet.nn.core import binding
 from funcnet.nn.core.call import outermost
 from funcnet.nn.core.parameter import Buffer, Parameter
 from funcnet.nn.core.parts import walk
+from funcnet.operators import native
 
 __all__ = ["ModuleRow", "Summary", "summarize"]
 
@@ -91,7 +92,8 @@ def summarize(net: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any], trainin
         call.hooks = watch
         return binding.run(net, params, state, args, kwargs, call)[0]
 
-    program = jax.make_jaxpr(run)(params, state, key, arrays).jaxpr
+    with native.allowed(False):  # operations are counted in the formulas
+        program = jax.make_jaxpr(run)(params, state, key, arrays).jaxpr
     flops = _flops(program, watch.calls)
     shapes = {**tree.flatten(params), **tree.flatten(state)}
     own: dict[int, list[tuple[Any, Any]]] = {}  # {id(module): [(leaf, its shape and dtype)]}

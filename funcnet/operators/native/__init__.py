@@ -1,0 +1,25 @@
+"""Kernels in C++ for operations that XLA computes slowly on CPU. They are operators, built when they are first used.
+
+Without a compiler, or with FUNCNET_NATIVE=0, XLA computes these operations. Inside `with allowed(False):`, programs are
+traced without kernels, as exported programs must be.
+"""
+
+from funcnet.operators.native.convolution import convolution, convolution_input, convolution_weight
+from funcnet.operators.native.library import allowed, describe, is_on, is_used
+from funcnet.operators.native.normalization import group_norm, layer_norm, rms_norm
+from funcnet.operators.native.softmax import log_softmax, softmax
+
+__all__ = [
+    "allowed",
+    "convolution",
+    "convolution_input",
+    "convolution_weight",
+    "describe",
+    "group_norm",
+    "is_on",
+    "is_used",
+    "layer_norm",
+    "log_softmax",
+    "rms_norm",
+    "softmax",
+]

@@ -1,0 +1,93 @@
+"""Whether calls use the kernels in C++: on CPU, for float32, if they could be built."""
+
+import ctypes
+import functools
+import os
+import threading
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import jax
+
+from funcnet.operators.native.build import Built, Library, build
+
+__all__ = ["allowed", "describe", "is_on", "is_used", "once", "targets"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# A part of the key of JAX's caches of traced programs: a program that was traced with kernels is not used without them.
+allowed = jax.make_user_context(True)
+
+LIBRARIES = {
+    "kernels": Library(("normalization.cc", "softmax.cc"), "normalisation and softmax"),
+    "convolution": Library(
+        ("convolution.cc",), "convolutions", "onednn-devel-cpu-gomp", "oneapi/dnnl/dnnl.hpp", "dnnl"
+    ),
+}
+KERNELS = ("layer_norm", "rms_norm", "group_norm", "softmax", "log_softmax")
+TARGETS = {
+    "kernels": [f"{name}{suffix}" for name in KERNELS for suffix in ("", "_backward")],
+    "convolution": ["convolution", "convolution_input", "convolution_weight"],
+}
+
+
+def once(function: Callable[P, R]) -> Callable[P, R]:
+    """Cache the results of a function, and let one thread at a time compute them."""
+    guard, cached = threading.RLock(), functools.cache(function)
+
+    @functools.wraps(function)
+    def found(*args: P.args, **kwargs: P.kwargs) -> R:
+        with guard:
+            return cached(*args, **kwargs)  # type: ignore[arg-type]  # unhashable arguments fail
+
+    return found
+
+
+def is_used(name: str, *arrays: jax.Array) -> bool:
+    """Return whether a call with these arrays uses a kernel of a library: on CPU, if all are float32.
+
+    Args:
+        name: "kernels", for normalisation and softmax, or "convolution".
+        *arrays: arrays or their types.
+    """
+    return all(array.dtype == "float32" for array in arrays) and is_on(name)
+
+
+def is_on(name: str) -> bool:
+    """Return whether there are kernels of a library for the default device. The first call builds them."""
+    return bool(allowed.value) and jax.default_backend() == "cpu" and bool(targets(name))
+
+
+@once
+def _built(name: str) -> Built:
+    if os.environ.get("FUNCNET_NATIVE", "1") == "0":
+        return Built(None, f"{LIBRARIES[name].what}: off by FUNCNET_NATIVE=0")
+    return build(LIBRARIES[name])
+
+
+@once
+def targets(name: str) -> frozenset[str]:
+    """Register the kernels of a library with XLA, and return the names of their targets. There are none if they are
+    off.
+    """
+    path = _built(name).library
+    if path is None:
+        return frozenset()
+    library = ctypes.CDLL(str(path))
+    names = [f"funcnet_{target}" for target in TARGETS[name]]
+    for target in names:
+        jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(getattr(library, target)), platform="cpu")
+    return frozenset(names)
+
+
+def describe() -> str:
+    """Return which kernels this process uses, for a record: digests and compilers, or why there are none.
+
+    Example:
+        >>> isinstance(describe(), str)
+        True
+    """
+    if jax.default_backend() != "cpu":
+        return "none, because the default device is not a CPU"
+    return "; ".join(_built(name).what for name in LIBRARIES)
