@@ -1,0 +1,157 @@
+"""Evaluation of a jaxpr, equation by equation, on values that carry the node which receives their gradient.
+
+A recorded call runs its plan. The program of any other call (`jit`, `remat`, `cond`, loops) is opened, and a loop runs
+step by step, as torch sees a Python loop. Every other equation has a rule in `primitives.py`. The values are those that
+JAX computes; a plan computes only what lies between its arguments and its results.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Literal
+
+from funcnet.operators.graph.equation import Equation, operator_node, unknown_node
+from funcnet.operators.graph.primitives import FUNCTIONS, RULES
+from funcnet.operators.graph.recording import CALL, RecordedCall, evaluate
+from funcnet.operators.graph.tape import Tape, Value, to_array
+from funcnet.operators.primitives import OperatorCall
+
+__all__ = ["Evaluation"]
+
+Plan = Callable[..., Any]
+
+
+class Evaluation:
+    """Evaluates jaxprs on one tape.
+
+    Args:
+        calls: the recorded calls.
+        plans: {name of a function: its plan}.
+    """
+
+    def __init__(self, calls: Sequence[RecordedCall], plans: Mapping[str, Plan]):
+        self.calls, self.plans, self.tape = calls, plans, Tape()
+
+    def run(self, jaxpr: Any, consts: Sequence[Any], values: Sequence[Value]) -> list[Value]:
+        """Return the results of a jaxpr."""
+        known: dict[Any, Value] = dict(zip(jaxpr.invars, values, strict=True))
+        for variable, const in zip(jaxpr.constvars, consts, strict=True):
+            known[variable] = const if isinstance(const, Value) else Value(to_array(const))
+        read = lambda one: (
+            Value(np.asarray(one.val, one.aval.dtype), None) if isinstance(one, Literal) else known[one]
+        )
+        consumers: dict[Any, list[Any]] = {}
+        for eqn in [*jaxpr.eqns, None]:
+            for one in jaxpr.outvars if eqn is None else eqn.invars:
+                if not isinstance(one, Literal):
+                    consumers.setdefault(one, []).append(eqn)
+        for eqn in jaxpr.eqns:
+            if any(variable in known for variable in eqn.outvars):
+                continue  # the rule of an earlier equation has computed it
+            equation = Equation(eqn, [read(one) for one in eqn.invars], self.tape, consumers, known)
+            for variable, value in zip(eqn.outvars, self.results(equation), strict=True):
+                known[variable] = value
+        return [read(one) for one in jaxpr.outvars]
+
+    def results(self, equation: Equation) -> list[Value]:
+        """Return the results of an equation."""
+        name, params, given = equation.name, equation.params, equation.given
+        if equation.eqn.primitive is CALL:
+            return self.call(given, **params)
+        if name in LOOPS and any(value.requires_grad for value in given):
+            return LOOPS[name](self, given, params)
+        opened = next((params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in params), None)
+        special = FUNCTIONS.get(str(params.get("name"))) if name == "custom_jvp_call" else None
+        if opened is not None and name not in LOOPS and special is None:
+            closed = opened if hasattr(opened, "consts") else None
+            inner, consts = (closed.jaxpr, closed.consts) if closed is not None else (opened, ())
+            return self.run(inner, consts, given)
+        if not any(value.requires_grad for value in given):
+            return [Value(one) for one in equation.arrays()]
+        if isinstance(params.get("call"), OperatorCall):
+            return operator_node(equation)
+        rule = special or RULES.get(name)
+        return unknown_node(equation) if rule is None else rule(equation)
+
+    def call(self, given: Sequence[Value], jaxpr: Any, number: int) -> list[Value]:
+        """Run the plan of a recorded call, or open it if it has none."""
+        recorded = self.calls[number]
+        plan = self.plans.get(recorded.name)
+        if plan is None:
+            before = len(jaxpr.constvars)
+            return self.run(jaxpr, given[:before], given[before:])
+        found = evaluate(*(value.array for value in given), jaxpr=jaxpr, number=number)
+        arrays = [to_array(one) for one in found]
+        if not any(value.requires_grad for value in given):
+            return [Value(one) for one in arrays]
+        arguments = {
+            name: jax.tree.map(_to_value, one, is_leaf=_is_array) for name, one in recorded.arguments(given).items()
+        }
+        result = jax.tree.unflatten(recorded.results, arrays)
+        planned = plan(self.tape, result, recorded.function, **arguments)
+        flat = jax.tree.leaves(planned, is_leaf=lambda x: isinstance(x, Value))
+        assert len(flat) == len(arrays), f"{recorded.name}: the plan has {len(flat)} results, not {len(arrays)}"
+        return [_with_array(value, array) for value, array in zip(flat, arrays, strict=True)]
+
+
+def _is_array(one: Any) -> bool:
+    return isinstance(one, jax.Array | np.ndarray)
+
+
+def _to_value(one: Any) -> Any:
+    """Constants among the arguments become values without a node."""
+    return Value(to_array(one)) if _is_array(one) else one
+
+
+def _with_array(planned: Any, array: Any) -> Value:
+    """Return a planned value with the numbers that the function computed, in the order in memory of the plan."""
+    if not isinstance(planned, Value):
+        return Value(array)
+    if planned.array is array or planned.is_contiguous or planned.shape != array.shape:
+        return Value(array, planned.edge)
+    laid_out = np.empty_like(planned.array, dtype=array.dtype, order="K")
+    np.copyto(laid_out, array)
+    return Value(laid_out, planned.edge)
+
+
+def _scan(self: Evaluation, given: Sequence[Value], params: Mapping[str, Any]) -> list[Value]:
+    """Run a scan step by step: each step reads one entry of the stacked inputs, and the outputs are stacked."""
+    closed, length = params["jaxpr"], params["length"]
+    fixed, carried = params["num_consts"], params["num_carry"]
+    consts, carry, stacked = given[:fixed], list(given[fixed : fixed + carried]), given[fixed + carried :]
+    steps: list[list[Value]] = []
+    order = range(length - 1, -1, -1) if params["reverse"] else range(length)
+    for step in order:
+        entries = [self.tape.run("select.int", one, dim=0, index=step) for one in stacked]
+        found = self.run(closed.jaxpr, closed.consts, [*consts, *carry, *entries])
+        carry = found[:carried]
+        steps.append(found[carried:])
+    if params["reverse"]:
+        steps.reverse()
+    if not length:
+        return [*carry, *(Value(np.zeros(one.shape, one.dtype)) for one in params["jaxpr"].out_avals[carried:])]
+    columns = list(zip(*steps, strict=True))
+    return [*carry, *(self.tape.run("stack", list(column), dim=0) for column in columns)]
+
+
+def _while(self: Evaluation, given: Sequence[Value], params: Mapping[str, Any]) -> list[Value]:
+    """Run a while loop until its condition is false."""
+    first, second = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+    condition, body = params["cond_jaxpr"], params["body_jaxpr"]
+    carry = list(given[second:])
+    while bool(self.run(condition.jaxpr, condition.consts, [*given[:first], *carry])[0].array):
+        carry = self.run(body.jaxpr, body.consts, [*given[first:second], *carry])
+    return carry
+
+
+def _cond(self: Evaluation, given: Sequence[Value], params: Mapping[str, Any]) -> list[Value]:
+    """Run the branch that the index selects."""
+    branches = params["branches"]
+    branch = branches[int(jnp.clip(given[0].array.astype(int), 0, len(branches) - 1))]
+    return self.run(branch.jaxpr, branch.consts, given[1:])
+
+
+LOOPS: dict[str, Callable[..., list[Value]]] = {"scan": _scan, "while": _while, "cond": _cond}
