@@ -15,7 +15,7 @@ from jax.extend.core import Literal
 
 from funcnet.operators.graph.equation import Equation, operator_node, unknown_node
 from funcnet.operators.graph.primitives import FUNCTIONS, RULES
-from funcnet.operators.graph.recording import CALL, RecordedCall, evaluate
+from funcnet.operators.graph.recording import BEGIN, END, RecordedCall
 from funcnet.operators.graph.tape import Tape, Value, to_array
 from funcnet.operators.primitives import OperatorCall
 
@@ -32,7 +32,7 @@ class Evaluation:
         plans: {name of a function: its plan}.
     """
 
-    def __init__(self, calls: Sequence[RecordedCall], plans: Mapping[str, Plan]):
+    def __init__(self, calls: Mapping[int, RecordedCall], plans: Mapping[str, Plan]):
         self.calls, self.plans, self.tape = calls, plans, Tape()
 
     def run(self, jaxpr: Any, consts: Sequence[Any], values: Sequence[Value]) -> list[Value]:
@@ -48,19 +48,29 @@ class Evaluation:
             for one in jaxpr.outvars if eqn is None else eqn.invars:
                 if not isinstance(one, Literal):
                     consumers.setdefault(one, []).append(eqn)
-        for eqn in jaxpr.eqns:
+        ends = {eqn.params["number"]: place for place, eqn in enumerate(jaxpr.eqns) if eqn.primitive is END}
+        until, operands = -1, list[Value]()
+        for place, eqn in enumerate(jaxpr.eqns):
             if any(variable in known for variable in eqn.outvars):
                 continue  # the rule of an earlier equation has computed it
-            equation = Equation(eqn, [read(one) for one in eqn.invars], self.tape, consumers, known)
-            for variable, value in zip(eqn.outvars, self.results(equation), strict=True):
-                known[variable] = value
+            given = [read(one) for one in eqn.invars]
+            if place < until:  # inside a recorded call, where only the values are computed
+                given = [Value(one.array) for one in given]
+            if eqn.primitive is BEGIN and place >= until and ends.get(eqn.params["number"], -1) > place:
+                until, operands = ends[eqn.params["number"]], given
+                results = [Value(one.array) for one in given]
+            elif eqn.primitive is END and place == until:
+                results = self.call(eqn.params["number"], operands, [_in_order(one.array) for one in given])
+            elif eqn.primitive in (BEGIN, END):
+                results = given
+            else:
+                results = self.results(Equation(eqn, given, self.tape, consumers, known))
+            known.update(zip(eqn.outvars, results, strict=True))
         return [read(one) for one in jaxpr.outvars]
 
     def results(self, equation: Equation) -> list[Value]:
         """Return the results of an equation."""
         name, params, given = equation.name, equation.params, equation.given
-        if equation.eqn.primitive is CALL:
-            return self.call(given, **params)
         if name in LOOPS and any(value.requires_grad for value in given):
             return LOOPS[name](self, given, params)
         opened = next((params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in params), None)
@@ -76,25 +86,24 @@ class Evaluation:
         rule = special or RULES.get(name)
         return unknown_node(equation) if rule is None else rule(equation)
 
-    def call(self, given: Sequence[Value], jaxpr: Any, number: int) -> list[Value]:
-        """Run the plan of a recorded call, or open it if it has none."""
+    def call(self, number: int, given: Sequence[Value], arrays: Sequence[Any]) -> list[Value]:
+        """Run the plan of a recorded call, whose results are known."""
         recorded = self.calls[number]
-        plan = self.plans.get(recorded.name)
-        if plan is None:
-            before = len(jaxpr.constvars)
-            return self.run(jaxpr, given[:before], given[before:])
-        found = evaluate(*(value.array for value in given), jaxpr=jaxpr, number=number)
-        arrays = [to_array(one) for one in found]
-        if not any(value.requires_grad for value in given):
-            return [Value(one) for one in arrays]
         arguments = {
             name: jax.tree.map(_to_value, one, is_leaf=_is_array) for name, one in recorded.arguments(given).items()
         }
+        if not any(isinstance(one, Value) and one.requires_grad for one in jax.tree.leaves(arguments)):
+            return [Value(one) for one in arrays]
         result = jax.tree.unflatten(recorded.results, arrays)
-        planned = plan(self.tape, result, recorded.function, **arguments)
+        planned = self.plans[recorded.name](self.tape, result, recorded.function, **arguments)
         flat = jax.tree.leaves(planned, is_leaf=lambda x: isinstance(x, Value))
         assert len(flat) == len(arrays), f"{recorded.name}: the plan has {len(flat)} results, not {len(arrays)}"
         return [_with_array(value, array) for value, array in zip(flat, arrays, strict=True)]
+
+
+def _in_order(array: Any) -> Any:
+    """Return an array whose entries are in memory in the order of their indices."""
+    return array.copy(order="C") if isinstance(array, np.ndarray) and not array.flags.c_contiguous else array
 
 
 def _is_array(one: Any) -> bool:

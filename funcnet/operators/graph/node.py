@@ -28,7 +28,7 @@ class BackwardNode:
     next_functions: "tuple[Edge | None, ...]"
     outputs: tuple[jax.ShapeDtypeStruct, ...]
     saved: Mapping[str, Any] = field(default_factory=dict)
-    number: int = -1
+    number: float = -1
     path: str | None = None
     is_torchs: bool = True
 

@@ -108,7 +108,11 @@ class Tape:
         operation = ATEN[name]
         given = dict(zip(operation.inputs, inputs, strict=False))
         arrays = {key: [_array(x) for x in one] if isinstance(one, list) else _array(one) for key, one in given.items()}
-        results = VALUES[name](*arrays.values(), **settings) if out is None else out
+        if out is None:
+            rest = inputs[len(operation.inputs) :]
+            results = VALUES[name](*arrays.values(), *rest, **settings)
+        else:
+            results = out
         several = isinstance(results, tuple | list)
         flat = [np.asarray(one) for one in (results if several else [results])]
         edges: list[Edge | None] = []

@@ -84,6 +84,9 @@ def saved_differences(own: BackwardNode, node: Any, ignored: Sequence[str]) -> l
         found.append(f"saves {sorted(own.saved)}, torch {sorted(theirs)}")
     for name in set(own.saved) & set(theirs) - set(ignored):
         a, b = own.saved[name], theirs[name]
+        if name in ("dim0", "dim1"):  # transpose(0, 1) is transpose(1, 0)
+            a, b = (sorted((one["dim0"], one["dim1"])) for one in (own.saved, theirs))
+            a, b = tuple(a), tuple(b)
         if not same(a, b):
             found.append(f"{name} is {str(a)[:70]}, torch's {str(b)[:70]}")
     return found

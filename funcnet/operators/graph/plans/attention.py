@@ -5,6 +5,7 @@ Letters: `L queries, S keys, B batch, H heads, E width of a head, D = H·E`.
 Reference: torch/nn/functional.py, `multi_head_attention_forward`; aten/src/ATen/native/transformers/attention.cpp.
 """
 
+import dataclasses
 import math
 from typing import Any
 
@@ -53,19 +54,20 @@ def _sdpa(
     is_fused = is_fused and (mask is None or not mask.requires_grad) and not enable_gqa
     if is_fused and query.array.size and key.array.size:
         weights, total = _weights(query.array, key.array, mask, is_causal, scale)
-        output = _as_queries(np.matmul(weights, value.array).astype(query.dtype) if out is None else out)
+        output = np.empty_like(query.array, order="K")  # in memory as the queries are
+        output[...] = np.matmul(weights, value.array.astype(weights.dtype)) if out is None else out
         settings = {"dropout_p": rate, "is_causal": is_causal, "scale": scale, "logsumexp": total}
         name = "_scaled_dot_product_flash_attention_for_cpu"
         return tape.run(name, query, key, value, mask, out=output, **settings)
     factor = math.sqrt(query.shape[-1] ** -0.5 if scale is None else abs(scale))
-    scaled = tape.run("mul.Tensor", query, factor if scale is None or scale >= 0 else -factor)
+    scaled = tape.run("mul.Scalar", query, other=factor if scale is None or scale >= 0 else -factor)
     if is_causal:
         shape = (query.shape[-2], key.shape[-2])
         mask = Value(np.where(np.tril(np.ones(shape, bool)), 0, -np.inf).astype(query.dtype))
     if enable_gqa:
         repeats = query.shape[-3] // key.shape[-3]
         key, value = (_repeated(tape, one, repeats) for one in (key, value))
-    turned = tape.run("mul.Tensor", tape.run("transpose.int", key, dim0=-2, dim1=-1), factor)
+    turned = tape.run("mul.Scalar", tape.run("transpose.int", key, dim0=-2, dim1=-1), other=factor)
     scores = matmul(tape, scaled, turned)
     if mask is not None:
         scores = tape.run("add.Tensor", scores, mask, alpha=1)
@@ -95,11 +97,6 @@ def _weights(query: Any, key: Any, mask: Any, is_causal: bool, scale: float | No
     total = exponentials.sum(-1, keepdims=True)
     with np.errstate(divide="ignore"):
         return exponentials / np.maximum(total, 1e-37), (most + np.log(total))[..., 0]
-
-
-def _as_queries(output: Any) -> Any:
-    """Torch's fused operation writes its output (B, H, L, E) in the order (B, L, H, E)."""
-    return np.ascontiguousarray(output.swapaxes(1, 2)).swapaxes(1, 2)
 
 
 # -------------------------------------------------------------------------------------------- multi-head attention
@@ -158,12 +155,10 @@ def multi_head_attention_forward(
         k, v = (tape.run("cat", [x, Value(row)], dim=1) for x in (k, v))
     mask = _merged(mask, padding, heads, (batch, length, k.shape[1]))
     rate = float(getattr(given["dropout_p"], "array", given["dropout_p"])) if given["training"] else 0.0
-    shape = (batch, heads, length, k.shape[1])
     weights = None
     if given["need_weights"]:
         attended, weights = _with_weights(tape, (q, k, v), mask, rate, result[1], given)
         attended = tape.run("transpose.int", attended, dim0=0, dim1=1)
-        weights = tape.run("view", weights, size=shape)
         rows = reshape(tape, attended, (length * batch, width))
     else:
         q, k, v = (tape.run("view", x, size=(batch, heads, *x.shape[1:])) for x in (q, k, v))
@@ -237,6 +232,8 @@ def _projected_out(
     length, batch, has_batch = shape
     y = linear(tape, rows, given["out_proj_weight"], given["out_proj_bias"])
     y = tape.run("view", y, size=(length, batch, y.shape[1]))
+    if weights is not None:
+        weights = tape.run("view", weights, size=(batch, given["num_heads"], length, -1))
     if weights is not None and given["average_attn_weights"]:
         weights = tape.run("mean.dim", weights, dim=(1,), keepdim=False)
     if not has_batch:
@@ -251,23 +248,33 @@ def _projected_out(
 def attend(tape: Tape, result: Any, function: Any, query: Value, key: Value, value: Value, **given: Any) -> Any:
     """The attention that transformers calls "eager": a product, a softmax, dropout and a product."""
     if given["heads_last"]:
-        query, key, value = (tape.run("transpose.int", x, dim0=1, dim1=2) for x in (query, key, value))
-    turned = tape.run("transpose.int", key, dim0=-2, dim1=-1)
+        query, key, value = (_heads_first(tape, x) for x in (query, key, value))
+    turned = tape.run("transpose.int", key, dim0=-1, dim1=-2)
     scale = query.shape[-1] ** -0.5 if given["scale"] is None else given["scale"]
-    scores = tape.run("mul.Tensor", matmul(tape, query, turned), scale)
+    scores = tape.run("div.Tensor", matmul(tape, query, turned), 1 / scale)
     for mask in given["masks"]:
         if mask is not None:
             scores = tape.run("add.Tensor", scores, _added(mask, scores.dtype), alpha=1)
     weights = tape.run("_softmax", scores, dim=-1)
     shares = result[1]
     with np.errstate(all="ignore"):
-        noise = np.where(weights.array > 1e-30, shares / weights.array, 0)
+        noise = np.where(weights.array > 1e-30, shares / weights.array, 1)
     if given["dropout"] is not None and np.abs(noise - 1).max(initial=0) > 1e-2:
         weights = tape.run("mul.Tensor", weights, noise.astype(weights.dtype), out=shares)
     output = matmul(tape, weights, value)
     if given["heads_last"]:
-        output = contiguous(tape, tape.run("transpose.int", output, dim0=1, dim1=2))
+        output = contiguous(tape, tape.run("permute", output, dims=(0, 2, 1, 3)))
     return output, weights
+
+
+def _heads_first(tape: Tape, x: Value) -> Value:
+    """Move the heads (B, L, H, E) in front of the sequence, right after the operation that computed them: transformers
+    does so before it computes the next projection.
+    """
+    found = tape.run("transpose.int", x, dim0=1, dim1=2)
+    if x.edge is None or found.edge is None or x.edge[0].number < 0:
+        return found
+    return Value(found.array, (dataclasses.replace(found.edge[0], number=x.edge[0].number + 0.5), 0))
 
 
 def split_heads(tape: Tape, result: Any, function: Any, input: Value, num_heads: int) -> Value:

@@ -86,9 +86,9 @@ def cross_entropy(
     if reduction == "mean":
         total = _losses(scores.array, target.array, weight, ignore_index)[2]
         smooth = tape.run("div.Tensor", smooth, np.asarray(total, scores.dtype))
-    first = tape.run("mul.Scalar", loss, 1 - smoothing, other=1 - smoothing)
     share = smoothing / input.shape[dim]
-    second = tape.run("mul.Scalar", smooth, share, other=share)
+    second = tape.run("mul.Scalar", smooth, other=share)
+    first = tape.run("mul.Scalar", loss, other=1 - smoothing)
     return tape.run("add.Tensor", first, second, alpha=1)
 
 
@@ -96,7 +96,7 @@ def _of_probabilities(
     tape: Tape, scores: Value, target: Value, weight: Any, smoothing: float, reduction: str, dim: int
 ) -> Value:
     if smoothing > 0:
-        kept = tape.run("mul.Scalar", target, 1 - smoothing, other=1 - smoothing)
+        kept = tape.run("mul.Scalar", target, other=1 - smoothing)
         target = tape.run("add.Scalar", kept, smoothing / scores.shape[dim])
     product = tape.run("mul.Tensor", scores, target)
     product = product if weight is None else tape.run("mul.Tensor", product, weight)
@@ -104,7 +104,7 @@ def _of_probabilities(
         return tape.run("neg", tape.run("sum.dim_IntList", product, dim=(dim,), keepdim=False))
     total = tape.run("neg", tape.run("sum", product))
     count = scores.array.size / scores.shape[dim]
-    return tape.run("div.Scalar", total, count, other=count) if reduction == "mean" else total
+    return tape.run("div.Scalar", total, other=count) if reduction == "mean" else total
 
 
 CLASSES: dict[str, Plan] = {"nll_loss": nll_loss, "cross_entropy": cross_entropy}

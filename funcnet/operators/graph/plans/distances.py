@@ -28,7 +28,7 @@ def cosine_similarity(
     for x in (x1, x2):
         norm = tape.run("clone", tape.run("linalg_vector_norm", x, ord=2, dim=(dim,), keepdim=True))
         shares.append((x, Value(norm.array.clip(eps), norm.edge)))
-    first, second = (tape.run("div.Tensor", x, norm) for x, norm in shares)
+    second, first = (tape.run("div.Tensor", x, norm) for x, norm in reversed(shares))
     return tape.run("sum.dim_IntList", tape.run("mul.Tensor", first, second), out=result, dim=(dim,), keepdim=False)
 
 

@@ -36,6 +36,8 @@ def _single(operation: str, *tensors: str, settings: tuple[str, ...] = ()) -> Pl
         more = {name: given[name] for name in settings}
         number = NUMBERS[_reduction(given)]
         others = [given[name] for name in tensors]
+        if operation == "binary_cross_entropy" and others[0] is not None:
+            others = [np.broadcast_to(others[0].array, input.shape)]
         return tape.run(operation, input, target, *others, out=result, reduction=number, **more)
 
     return plan

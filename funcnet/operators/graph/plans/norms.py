@@ -45,7 +45,7 @@ def group_norm(
     mean, scale = _statistics(input.array.reshape(n, num_groups, -1), (2,), eps)
     settings = {"N": n, "C": c, "HxW": math.prod(input.shape[2:]), "group": num_groups, "eps": eps}
     x = contiguous(tape, input)
-    return tape.run("native_group_norm", x, weight, bias, out=result, result1=mean, result2=scale, **settings)
+    return tape.run("native_group_norm", x, weight, bias, out=(result, mean, scale), **settings)[0]
 
 
 def _batch_norm(
@@ -76,6 +76,10 @@ def instance_norm(
     repeated = lambda one: None if one is None else tape.run("repeat", one, repeats=(n,))
     weight, bias = repeated(others["weight"]), repeated(others["bias"])
     mean, var = (None if one is None else np.tile(one.array, n) for one in (running_mean, running_var))
+    if mean is not None and others["use_input_stats"]:  # torch has updated them by the time that its node is read
+        values, rate = input.array.reshape(n * c, -1), float(getattr(others["momentum"], "array", others["momentum"]))
+        mean = ((1 - rate) * mean + rate * values.mean(1)).astype(mean.dtype)
+        var = ((1 - rate) * var + rate * values.var(1, ddof=1)).astype(mean.dtype)
     x = tape.run("view", contiguous(tape, input), size=(1, n * c, *input.shape[2:]))
     flat = result[0].reshape(x.shape)
     y = _batch_norm(tape, flat, x, weight, bias, mean, var, others["use_input_stats"], others["eps"])
@@ -88,7 +92,7 @@ def rms_norm(
     count = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
     eps = float(np.finfo(input.dtype).eps) if eps is None else eps
     square = tape.run("pow.Tensor_Scalar", input, exponent=2)
-    mean = tape.run("mean.dim", square, dim=tuple(range(input.ndim - count, input.ndim)), keepdim=True)
+    mean = tape.run("mean.dim", square, dim=tuple(range(input.ndim - 1, input.ndim - 1 - count, -1)), keepdim=True)
     scale = tape.run("rsqrt", tape.run("add.Scalar", mean, eps))
     y = tape.run("mul.Tensor", input, scale)
     return y if weight is None else tape.run("mul.Tensor", y, weight, out=result)

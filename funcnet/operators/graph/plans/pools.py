@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from funcnet.operators.graph.composites import reshape
+from funcnet.operators.graph.plans.circular import circular
 from funcnet.operators.graph.plans.products import numbers, spread_over
 from funcnet.operators.graph.plans.single import Plan
 from funcnet.operators.graph.tape import Tape, Value
@@ -25,10 +26,17 @@ def _with_indices(function: Any, result: Any, arguments: dict[str, Any]) -> tupl
     return result, np.asarray(again[1])
 
 
+def _stride(given: Any, size: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the steps of a window. Torch notes none if they are the size of the window, except in one dimension."""
+    if given is not None:
+        return numbers(given, len(size))
+    return size if len(size) == 1 else ()
+
+
 def _max_pool(dims: int) -> Plan:
     def plan(tape: Tape, result: Any, function: Any, **arguments: Any) -> Any:
         x, size = arguments["input"], numbers(arguments["kernel_size"], dims)
-        stride = size if arguments["stride"] is None else numbers(arguments["stride"], dims)
+        stride = _stride(arguments["stride"], size)
         settings = {"kernel_size": size, "stride": stride, "ceil_mode": arguments["ceil_mode"]}
         settings |= {name: numbers(arguments[name], dims) for name in ("padding", "dilation")}
         y, indices = _with_indices(function, result, arguments)
@@ -63,7 +71,7 @@ def _avg_pool(dims: int) -> Plan:
         divisor_override: int | None = None,
     ) -> Value:
         size = numbers(kernel_size, dims)
-        settings = {"kernel_size": size, "stride": size if stride is None else numbers(stride, dims)}
+        settings = {"kernel_size": size, "stride": _stride(stride, size)}
         settings["padding"] = numbers(padding, dims)
         others = {
             "ceil_mode": ceil_mode,
@@ -94,8 +102,8 @@ def _lp_pool(dims: int) -> Plan:
     ) -> Value:
         size = numbers(kernel_size, dims)
         power = tape.run("pow.Tensor_Scalar", input, exponent=norm_type)
-        # The mean of the powers follows from the result, except for its sign.
-        mean = np.abs(result.astype(np.float64)) ** norm_type / math.prod(size)
+        wide = result.astype(np.float64)
+        mean = np.sign(wide) * np.abs(wide) ** norm_type / math.prod(size)  # which NaN remains
         shape = {"stride": stride, "padding": 0, "ceil_mode": ceil_mode, "count_include_pad": True}
         pooled = _avg_pool(dims)(tape, mean.astype(result.dtype), None, power, size, **shape)
         sign, positive = tape.run("sign", pooled), tape.run("relu", tape.run("abs", pooled))
@@ -171,7 +179,7 @@ def pad(tape: Tape, result: Any, function: Any, input: Value, pad: Any, mode: st
     if mode == "constant":
         return tape.run("constant_pad_nd", input, out=result, pad=sides)
     if mode == "circular":
-        return tape.circular(input, sides, result)
+        return circular(tape, input, sides)
     kind = {"reflect": "reflection", "replicate": "replication"}[mode]
     return tape.run(f"{kind}_pad{len(sides) // 2}d", input, out=result, padding=sides)
 

@@ -53,8 +53,9 @@ def _convolution(dims: int, is_transposed: bool = False) -> Plan:
             if any(one % 2 for one in total):
                 uneven = [side for one in reversed(total) for side in (0, one % 2)]
                 x = tape.run("constant_pad_nd", x, pad=uneven)
-        padding = (0,) * dims if padding == "valid" else numbers(padding, dims)
-        more = numbers(settings.get("output_padding", 0), dims)
+        # Torch passes one 0 for all dimensions if the padding is named.
+        more = (0,) if isinstance(settings["padding"], str) else numbers(settings.get("output_padding", 0), dims)
+        padding = (0,) if padding == "valid" else numbers(padding, dims)
         found = tape.run(
             "convolution",
             x,
@@ -120,6 +121,7 @@ def _bags(ids: Any, starts: Any, has_end: bool, padding: int, mode: int, weight:
     bags = len(starts) - has_end
     which = np.searchsorted(starts[:bags], np.arange(len(ids)), side="right") - 1
     sizes = np.bincount(which[ids != padding], minlength=bags)
+    sizes = sizes if mode else np.zeros_like(sizes)  # which a sum does not need
     largest = sizes if mode != 2 else np.zeros((bags, weight.shape[1]), int)
     if mode == 2:
         for bag in range(bags):

@@ -154,7 +154,9 @@ def _layers(name: str) -> Plan:
             rate = float(getattr(dropout, "array", dropout))
             if rate > 0 and train and layer < num_layers - 1:
                 x = dropped(tape, None, x, rate, np.ones(x.shape, x.dtype))
-        columns = [tape.run("stack", list(column), dim=0) for column in zip(*last, strict=True)]
+        columns = list(zip(*last, strict=True))
+        stacked = [tape.run("stack", list(one), dim=0) for one in (columns if is_fused else columns[::-1])]
+        columns = stacked if is_fused else stacked[::-1]
         output = tape.run("transpose.int", x, dim0=0, dim1=1) if batch_first else x
         return (output, *columns)
 

@@ -50,14 +50,14 @@ def prelu(tape: Tape, result: Any, function: Any, input: Value, weight: Value) -
 
 
 def rrelu(
-    tape: Tape, result: Any, function: Any, input: Value, lower: float, upper: float, training: bool, **_: Any
+    tape: Tape, result: Any, function: Any, input: Value, lower: float, upper: float, training: bool, **others: Any
 ) -> Value:
-    slopes = np.ones_like(input.array)
+    noise = np.zeros_like(input.array)
     if training:
-        below = input.array < 0
-        slopes[below] = result[below] / input.array[below]
+        rng = getattr(others["rng"], "array", others["rng"])
+        slopes = -np.asarray(function(np.full_like(input.array, -1), lower, upper, True, rng=rng))
+        noise = np.where(input.array <= 0, slopes, 1).astype(input.dtype)
     settings = {"lower": lower, "upper": upper, "training": training}
-    noise = slopes if training else np.zeros_like(slopes)
     return tape.run("rrelu_with_noise", input, noise, out=result, **settings)
 
 
