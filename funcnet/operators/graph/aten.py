@@ -100,6 +100,8 @@ _scaled_dot_product_flash_attention_for_cpu | query key value -attn_mask | Scale
 select.int | self | SelectBackward0 | dim index
 squeeze | self | SqueezeBackward0 |
 squeeze.dim | self | SqueezeBackward1 | dim
+squeeze_.dim | self | SqueezeBackward4 | dim
+_reshape_alias | self | ReshapeAliasBackward0 |
 squeeze.dims | self | SqueezeBackward2 | dim
 unsqueeze | self | UnsqueezeBackward0 | dim
 split_with_sizes | self | SplitWithSizesBackward0 | split_sizes dim

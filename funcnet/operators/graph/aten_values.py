@@ -196,6 +196,8 @@ VALUES: dict[str, Callable[..., Any]] = {
     "select.int": _select,
     "slice.Tensor": _slice,
     "squeeze.dim": _squeeze,
+    "squeeze_.dim": _squeeze,
+    "_reshape_alias": lambda self, size: self.reshape(size),
     "squeeze": lambda self: self.squeeze(),
     "unsqueeze": lambda self, dim: np.expand_dims(self, dim),
     "repeat": lambda self, repeats: np.tile(self, repeats),

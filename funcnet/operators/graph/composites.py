@@ -22,8 +22,10 @@ def contiguous(tape: Tape, x: Value) -> Value:
 def reshape(tape: Tape, x: Value, size: Sequence[int]) -> Value:
     """A view if the strides allow one, otherwise a view of a copy."""
     array = x.array.reshape(size)
-    if not array.size or np.may_share_memory(array, x.array):
+    if x.is_contiguous or not array.size:
         return tape.run("view", x, size=array.shape)
+    if np.may_share_memory(array, x.array):
+        return tape.run("_reshape_alias", x, size=array.shape)
     return tape.run("_unsafe_view", tape.run("clone", x), size=array.shape)
 
 
@@ -47,7 +49,7 @@ def matmul(tape: Tape, a: Value, b: Value) -> Value:
         case 2, 1:
             return tape.run("mv", a, b)
         case 1, 2:
-            return tape.run("squeeze.dim", tape.run("mm", tape.run("unsqueeze", a, dim=0), b), dim=0)
+            return tape.run("squeeze_.dim", tape.run("mm", tape.run("unsqueeze", a, dim=0), b), dim=0)
         case 2, 2:
             return tape.run("mm", a, b)
     if _folds(a, b):

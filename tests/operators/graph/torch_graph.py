@@ -80,7 +80,7 @@ def differences(graph: BackwardGraph, nodes: Sequence[Any], saved: bool = True, 
 
 def saved_differences(own: BackwardNode, node: Any, ignored: Sequence[str]) -> list[str]:
     theirs, found = torch_saved(node), []
-    if set(own.saved) != set(theirs):
+    if set(own.saved) - set(ignored) != set(theirs) - set(ignored):
         found.append(f"saves {sorted(own.saved)}, torch {sorted(theirs)}")
     for name in set(own.saved) & set(theirs) - set(ignored):
         a, b = own.saved[name], theirs[name]

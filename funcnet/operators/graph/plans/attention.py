@@ -144,16 +144,20 @@ def multi_head_attention_forward(
         padding = None if padding is None else Value(padding.array[None])
     length, batch, width = query.shape
     causal = given["is_causal"] and padding is None and not given["need_weights"]
-    mask = None if causal or mask is None else mask
+    mask = None if causal else mask
     q, k, v = _projected(tape, query, key, value, given)
+    if mask is not None and mask.ndim == 2:
+        mask = tape.run("unsqueeze", mask, dim=0)
     k, v = _with_bias(tape, k, given["bias_k"], batch), _with_bias(tape, v, given["bias_v"], batch)
+    mask, padding = (_wider(tape, one, given["bias_k"] is not None) for one in (mask, padding))
     size = (batch * heads, width // heads)
     q, k, v = (_heads(tape, x, size) for x in (q, k, v))
     k, v = (x if given[f"static_{name}"] is None else given[f"static_{name}"] for name, x in (("k", k), ("v", v)))
     if given["add_zero_attn"]:
         row = np.zeros((size[0], 1, size[1]), k.dtype)
         k, v = (tape.run("cat", [x, Value(row)], dim=1) for x in (k, v))
-    mask = _merged(mask, padding, heads, (batch, length, k.shape[1]))
+        mask, padding = _wider(tape, mask), _wider(tape, padding)
+    mask = _merged(tape, mask, padding, heads)
     rate = float(getattr(given["dropout_p"], "array", given["dropout_p"])) if given["training"] else 0.0
     weights = None
     if given["need_weights"]:
@@ -163,7 +167,8 @@ def multi_head_attention_forward(
     else:
         q, k, v = (tape.run("view", x, size=(batch, heads, *x.shape[1:])) for x in (q, k, v))
         if mask is not None:
-            mask = Value(mask.array.reshape(-1, heads if len(mask.array) > 1 else 1, *mask.shape[1:]))
+            one = mask.shape[0] == 1
+            mask = tape.run("unsqueeze", mask, dim=0) if one else tape.run("view", mask, size=(batch, heads, -1, k.shape[2]))
         attended = _sdpa(tape, q, k, v, mask, rate, causal)
         rows = reshape(tape, tape.run("permute", attended, dims=(2, 0, 1, 3)), (batch * length, width))
     return _projected_out(tape, result, rows, weights, given, (length, batch, has_batch))
@@ -192,18 +197,19 @@ def _heads(tape: Tape, x: Value, size: tuple[int, int]) -> Value:
     return tape.run("transpose.int", tape.run("view", x, size=(x.shape[0], *size)), dim0=0, dim1=1)
 
 
-def _merged(mask: Value | None, padding: Value | None, heads: int, shape: tuple[int, int, int]) -> Value | None:
-    """Return the sum of the masks (B·H or 1, L or 1, S). Appended keys are visible."""
-    batch, _, keys = shape
-    array = None
-    if mask is not None:
-        array = mask.array if mask.ndim == 3 else mask.array[None]
-        array = np.pad(array, ((0, 0), (0, 0), (0, keys - array.shape[-1])))
-    if padding is not None:
-        hidden = np.pad(padding.array, ((0, 0), (0, keys - padding.shape[-1])))
-        hidden = np.broadcast_to(hidden[:, None, None], (batch, heads, 1, keys)).reshape(batch * heads, 1, keys)
-        array = hidden if array is None else array + hidden
-    return None if array is None else Value(array)
+def _wider(tape: Tape, mask: Value | None, is_longer: bool = True) -> Value | None:
+    """Add a visible key to a mask."""
+    return tape.run("constant_pad_nd", mask, pad=(0, 1)) if mask is not None and is_longer else mask
+
+
+def _merged(tape: Tape, mask: Value | None, padding: Value | None, heads: int) -> Value | None:
+    """Return the sum of a mask (1 or B·H, L, S) and of hidden keys (B, S)."""
+    if padding is None:
+        return mask
+    batch, keys = padding.shape
+    spread = np.broadcast_to(padding.array[:, None, None], (batch, heads, 1, keys))
+    hidden = Value(spread.reshape(batch * heads, 1, keys))
+    return hidden if mask is None else tape.run("add.Tensor", mask, hidden, alpha=1)
 
 
 def _with_weights(

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from funcnet.operators.graph.plans.single import Plan
 from funcnet.operators.graph.tape import Tape, Value
 
@@ -24,6 +26,9 @@ def pairwise_distance(
 def cosine_similarity(
     tape: Tape, result: Any, function: Any, x1: Value, x2: Value, dim: int, eps: float
 ) -> Value:
+    shape = np.broadcast_shapes(x1.shape, x2.shape)
+    if x1.shape != x2.shape:
+        x2, x1 = (tape.run("expand", x, size=shape) for x in (x2, x1))
     shares = []
     for x in (x1, x2):
         norm = tape.run("clone", tape.run("linalg_vector_norm", x, ord=2, dim=(dim,), keepdim=True))

@@ -109,11 +109,17 @@ def poisson_nll_loss(
         logarithm = tape.run("log", tape.run("add.Scalar", input, given["eps"]))
         loss = tape.run("sub.Tensor", input, tape.run("mul.Tensor", target, logarithm), alpha=1)
     if full:
-        with np.errstate(all="ignore"):
-            t = target.array
-            sterling = np.where(t > 1, t * np.log(t) - t + 0.5 * np.log(2 * np.pi * t), 0).astype(t.dtype)
-        loss = tape.run("add.Tensor", loss, sterling, alpha=1)
+        loss = tape.run("add.Tensor", loss, _stirling(tape, target), alpha=1)
     return reduced(tape, loss, _reduction(given))
+
+
+def _stirling(tape: Tape, x: Value) -> Value:
+    """Stirling's approximation of log(x!), `x·log(x) - x + log(2πx)/2` for x over 1."""
+    last = tape.run("log", tape.run("mul.Scalar", x, other=2 * math.pi))
+    last = tape.run("mul.Scalar", last, other=0.5)
+    first = tape.run("sub.Tensor", tape.run("mul.Tensor", x, tape.run("log", x)), x, alpha=1)
+    total = tape.run("add.Tensor", first, last, alpha=1)
+    return tape.run("masked_fill.Scalar", total, x.array <= 1, value=0)
 
 
 def gaussian_nll_loss(
@@ -239,9 +245,10 @@ def linear_cross_entropy(
 ) -> Value:
     classes, spread = linear_weight.shape[0], linear_weight.shape[1:-1]
     bias = given["linear_bias"]
-    weight = tape.run("view", linear_weight, size=(-1, linear_weight.shape[-1]))
-    if bias is not None:
-        bias = tape.run("view", bias, size=(-1,))
+    weight = linear_weight
+    if spread:
+        weight = tape.run("view", weight, size=(-1, weight.shape[-1]))
+        bias = None if bias is None else tape.run("view", bias, size=(-1,))
     logits = tape.run("view", linear(tape, input, weight, bias), size=(*input.shape[:-1], classes, *spread))
     ignored = -100 if given["ignore_index"] is None else given["ignore_index"]
     settings = {name: given[name] for name in ("weight", "reduction", "label_smoothing")}

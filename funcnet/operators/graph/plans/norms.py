@@ -65,6 +65,8 @@ def batch_norm(
     weight, bias, training, eps = (others[name] for name in ("weight", "bias", "training", "eps"))
     # In training, torch has updated the running statistics by the time that its node is read.
     mean, var = (result[1], result[2]) if training and running_mean is not None else (running_mean, running_var)
+    if input.shape == (0,):
+        return (tape.run("clone", input), *result[1:])
     y = _batch_norm(tape, result[0], input, weight, bias, mean, var, training, eps)
     return (y, *result[1:])
 
@@ -142,11 +144,11 @@ def _dropout(is_feature: bool = False, is_alpha: bool = False, dims: int = 0) ->
         tape: Tape, result: Any, function: Any, input: Value, p: Any, training: bool, rng: Any, **_: Any
     ) -> Value:
         rate = float(p.array if isinstance(p, Value) else p)
-        if rate == 0 or not training or not input.array.size:
-            return input
         x, missing = input, dims and input.ndim == dims + 1
         if missing:
             x = tape.run("unsqueeze", input, dim=0)
+        if rate == 0 or not training or not input.array.size:
+            return tape.run("squeeze.dim", x, dim=0) if missing else x
         key = rng.array if isinstance(rng, Value) else rng
         on = lambda fill: np.asarray(function(np.full_like(x.array, fill), rate, True, rng=key))
         noise = shift = None

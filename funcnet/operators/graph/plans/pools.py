@@ -125,10 +125,13 @@ def _adaptive_avg_pool(dims: int) -> Plan:
         size = _adaptive_size(output_size, input, dims)
         if dims == 1:
             x = tape.run("unsqueeze", input, dim=-2)
-            found = tape.run("_adaptive_avg_pool2d", x, out=np.expand_dims(result, -2))
+            if size == [1]:
+                found = tape.run("mean.dim", x, out=np.expand_dims(result, -2), dim=(-1, -2), keepdim=True)
+            else:
+                found = tape.run("_adaptive_avg_pool2d", x, out=np.expand_dims(result, -2))
             return tape.run("squeeze.dim", found, dim=-2)
         if all(one == 1 for one in size):
-            axes = tuple(range(-1, -dims - 1, -1)) if dims == 2 else tuple(range(-1, -dims - 1, -1))
+            axes = tuple(range(-1, -dims - 1, -1))
             return tape.run("mean.dim", input, out=result, dim=axes, keepdim=True)
         return tape.run(f"_adaptive_avg_pool{dims}d", input, out=result)
 

@@ -53,8 +53,8 @@ def _convolution(dims: int, is_transposed: bool = False) -> Plan:
             if any(one % 2 for one in total):
                 uneven = [side for one in reversed(total) for side in (0, one % 2)]
                 x = tape.run("constant_pad_nd", x, pad=uneven)
-        # Torch passes one 0 for all dimensions if the padding is named.
-        more = (0,) if isinstance(settings["padding"], str) else numbers(settings.get("output_padding", 0), dims)
+        # Torch passes one 0 for all dimensions if the padding is "valid".
+        more = (0,) if settings["padding"] == "valid" else numbers(settings.get("output_padding", 0), dims)
         padding = (0,) if padding == "valid" else numbers(padding, dims)
         found = tape.run(
             "convolution",
@@ -130,6 +130,8 @@ def _bags(ids: Any, starts: Any, has_end: bool, padding: int, mode: int, weight:
                 largest[bag] = own[weight.array[own].argmax(0)]
             else:
                 largest[bag] = -1
+    if mode == 0 and padding < 0:  # a faster way, which needs no bags
+        which = which[:0]
     return {"result1": which, "result2": sizes, "result3": largest}
 
 
