@@ -40,9 +40,9 @@ class BackwardGraph:
         return f"<backward graph of {len(self)} nodes>"
 
     def __str__(self) -> str:
-        """Return a line for each node: its place in the order, its name, the shape and dtype of the gradient that it
-        receives, and the places of the nodes to which it passes gradients. `-` is an input without a gradient, `4:1` the
-        second output of node 4, and `*` marks a name that torch does not have.
+        """Return a line for each node: its place in the order, its name, the dtype and shape of the gradient that it
+        receives, and the places of the nodes to which it passes gradients. `-` is an input without a gradient, `4:1`
+        the second output of node 4, and `*` marks a name that torch does not have.
 
         Example:
             >>> import jax.numpy as jnp

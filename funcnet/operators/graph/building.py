@@ -23,9 +23,9 @@ WHERE = "operators.graph.backward"
 def backward(function: Callable[..., Any], argnums: int | Sequence[int] | None = None) -> Callable[..., BackwardGraph]:
     """Return a function with the same arguments that returns the graph of the backward pass.
 
-    It is the graph that torch's autograd builds on CPU for the same model: its nodes have torch's names, edges and saved
-    values, and the order in which torch's engine runs them. Every floating-point array in the arguments requires a
-    gradient.
+    It is the graph that torch's autograd builds on CPU for the same model: its nodes have torch's names, edges and
+    saved values, and the order in which torch's engine runs them. Every floating-point array in the arguments requires
+    a gradient.
 
     Args:
         function: a pure function of arrays, or of nested dicts and lists of arrays. It may call functions of

@@ -66,8 +66,31 @@ class Equation:
 
 Rule = Callable[[Equation], list[Value]]
 POINTWISE = frozenset(
-    "add add_any sub mul div max min pow neg abs exp log tanh logistic sin cos sqrt rsqrt square integer_pow select_n "
-    "convert_element_type erf".split()
+    {
+        "add",
+        "add_any",
+        "sub",
+        "mul",
+        "div",
+        "max",
+        "min",
+        "pow",
+        "neg",
+        "abs",
+        "exp",
+        "log",
+        "tanh",
+        "logistic",
+        "sin",
+        "cos",
+        "sqrt",
+        "rsqrt",
+        "square",
+        "integer_pow",
+        "select_n",
+        "convert_element_type",
+        "erf",
+    }
 )
 
 

@@ -40,9 +40,7 @@ class Evaluation:
         known: dict[Any, Value] = dict(zip(jaxpr.invars, values, strict=True))
         for variable, const in zip(jaxpr.constvars, consts, strict=True):
             known[variable] = const if isinstance(const, Value) else Value(to_array(const))
-        read = lambda one: (
-            Value(np.asarray(one.val, one.aval.dtype), None) if isinstance(one, Literal) else known[one]
-        )
+        read = lambda one: Value(np.asarray(one.val, one.aval.dtype), None) if isinstance(one, Literal) else known[one]
         consumers: dict[Any, list[Any]] = {}
         for eqn in [*jaxpr.eqns, None]:
             for one in jaxpr.outvars if eqn is None else eqn.invars:
@@ -74,7 +72,7 @@ class Evaluation:
         if name in LOOPS and any(value.requires_grad for value in given):
             return LOOPS[name](self, given, params)
         opened = next((params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in params), None)
-        special = FUNCTIONS.get(str(params.get("name"))) if name == "custom_jvp_call" else None
+        special = FUNCTIONS.get(_function_name(params)) if name == "custom_jvp_call" else None
         if opened is not None and name not in LOOPS and special is None:
             closed = opened if hasattr(opened, "consts") else None
             inner, consts = (closed.jaxpr, closed.consts) if closed is not None else (opened, ())
@@ -99,6 +97,11 @@ class Evaluation:
         flat = jax.tree.leaves(planned, is_leaf=lambda x: isinstance(x, Value))
         assert len(flat) == len(arrays), f"{recorded.name}: the plan has {len(flat)} results, not {len(arrays)}"
         return [_with_array(value, array) for value, array in zip(flat, arrays, strict=True)]
+
+
+def _function_name(params: Mapping[str, Any]) -> str:
+    """Return the name of a function with a derivative of its own."""
+    return str(getattr(params["call_jaxpr"].jaxpr.debug_info, "func_name", ""))
 
 
 def _in_order(array: Any) -> Any:

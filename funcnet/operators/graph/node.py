@@ -58,7 +58,7 @@ def execution_order(roots: Sequence[Edge]) -> list[BackwardNode]:
 
     Reference: torch/csrc/autograd/engine.cpp, `Engine::evaluate_function`.
     """
-    waiting = {node: 0 for node in _reachable(roots)}
+    waiting = dict.fromkeys(_reachable(roots), 0)
     for node in waiting:
         for edge in node.next_functions:
             if edge is not None:

@@ -36,8 +36,8 @@ def draw(boxes: Sequence[Box], edges: Sequence[tuple[int, int]]) -> str:
         '<path d="M0,0 L8,4 L0,8 z" fill="#777"/></marker></defs>',
     ]
     for start, end in edges:
-        (x1, y1), (x2, y2) = corner(start), corner(end)
-        x1, y1, x2 = x1 + WIDTH / 2, y1 + HEIGHT, x2 + WIDTH / 2
+        (left, top), (right, y2) = corner(start), corner(end)
+        x1, y1, x2 = left + WIDTH / 2, top + HEIGHT, right + WIDTH / 2
         middle = (y2 - y1) / 2
         parts.append(
             f'<path d="M{x1:g},{y1:g} C{x1:g},{y1 + middle:g} {x2:g},{y2 - middle:g} {x2:g},{y2:g}" fill="none" '
@@ -45,9 +45,9 @@ def draw(boxes: Sequence[Box], edges: Sequence[tuple[int, int]]) -> str:
         )
     for number, (first, second, is_leaf) in enumerate(boxes):
         x, y = corner(number)
+        colour = "#cfe8fc" if is_leaf else "#fff"
         parts.append(
-            f'<rect x="{x:g}" y="{y:g}" width="{WIDTH}" height="{HEIGHT}" rx="4" fill="{"#cfe8fc" if is_leaf else "#fff"}" '
-            'stroke="#555"/>'
+            f'<rect x="{x:g}" y="{y:g}" width="{WIDTH}" height="{HEIGHT}" rx="4" fill="{colour}" stroke="#555"/>'
         )
         for text, below in ((first, 17), (second, 32)):
             parts.append(

@@ -112,7 +112,7 @@ def _broadcast(equation: Equation) -> list[Value]:
     is_leading = places == tuple(range(len(shape) - x.ndim, len(shape)))
     if is_leading and users and all(user is not None and user.primitive.name in POINTWISE for user in users):
         return [Value(np.broadcast_to(x.array.reshape((1,) * (len(shape) - x.ndim) + x.shape), shape), x.edge)]
-    if is_leading and x.shape != shape[len(shape) - x.ndim :] or is_leading and math.prod(shape) != x.array.size:
+    if (is_leading and x.shape != shape[len(shape) - x.ndim :]) or (is_leading and math.prod(shape) != x.array.size):
         return [tape.run("expand", x, size=shape)]
     for axis in range(len(shape)):
         if axis not in places:

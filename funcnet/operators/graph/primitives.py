@@ -5,7 +5,7 @@ from typing import Any
 from funcnet.operators.graph.composites import einsum_pair, matmul
 from funcnet.operators.graph.equation import Equation, Rule, unknown_node
 from funcnet.operators.graph.primitive_shapes import SHAPE_RULES
-from funcnet.operators.graph.tape import Value, is_inexact
+from funcnet.operators.graph.tape import Value
 
 __all__ = ["FUNCTIONS", "RULES"]
 
@@ -16,6 +16,16 @@ def _one(operation: str, **settings: Any) -> Rule:
     def rule(equation: Equation) -> list[Value]:
         results = equation.arrays()
         return [equation.tape.run(operation, *equation.given, out=results[0], **settings)]
+
+    return rule
+
+
+def _commutative(operation: str, **settings: Any) -> Rule:
+    """The rule of a sum or a product. Torch puts a number behind the tensor: `2 * x` is `x * 2`."""
+
+    def rule(equation: Equation) -> list[Value]:
+        given = equation.given[::-1] if equation.is_number(0) else equation.given
+        return [equation.tape.run(operation, *given, out=equation.arrays()[0], **settings)]
 
     return rule
 
@@ -118,10 +128,10 @@ RULES: dict[str, Rule] = {
     **SHAPE_RULES,
     "erf_inv": _one("erfinv"),
     "logistic": _one("sigmoid"),
-    "add": _one("add.Tensor", alpha=1),
+    "add": _commutative("add.Tensor", alpha=1),
     "add_any": _one("add.Tensor", alpha=1),
     "sub": _subtraction,
-    "mul": _one("mul.Tensor"),
+    "mul": _commutative("mul.Tensor"),
     "div": _division,
     "pow": _power,
     "integer_pow": _integer_power,

@@ -1,6 +1,6 @@
 """Recording of the calls of functions while a function of the user is traced.
 
-A `jaxpr` shows what a function computes, but not which functions were called: `linear` is a product and a sum. `recorded`
+A jaxpr shows what a function computes, but not which functions were called: `linear` is a product and a sum. `recorded`
 wraps a function so that two equations mark where its equations begin and end while a graph is recorded. They have a
 number, under which the `Recorder` keeps the name of the function and its arguments. At all other times the wrapper only
 looks up a context variable.

@@ -1,8 +1,8 @@
 """The tape, on which operations of torch are recorded as nodes.
 
-A plan runs torch's operations on a tape, one after the other, in the order in which torch runs them. The values are NumPy
-arrays, because their strides behave as those of tensors do, and torch's choice of operations depends on strides: a
-`reshape` of a transposed tensor copies it first.
+A plan runs torch's operations on a tape, one after the other, in the order in which torch runs them. The values are
+NumPy arrays, because their strides behave as those of tensors do, and torch's choice of operations depends on strides:
+a `reshape` of a transposed tensor copies it first.
 """
 
 from collections.abc import Sequence

@@ -16,7 +16,14 @@ from tests.database.functions import DROPOUTS, FUNCTIONS, IN_PLACE, SWAPPED, sam
 from tests.operators.graph.torch_graph import differences, leaves, torch_name, torch_order
 
 KINDS = 3  # graphs of each function that differ in their names
-RANDOM = (*DROPOUTS, "dropout3d", "gumbel_softmax", "rrelu", "scaled_dot_product_attention", "multi_head_attention_forward")
+RANDOM = (
+    *DROPOUTS,
+    "dropout3d",
+    "gumbel_softmax",
+    "rrelu",
+    "scaled_dot_product_attention",
+    "multi_head_attention_forward",
+)
 # Functions whose graph differs, with the reason.
 DIFFERENT = {
     "linear_cross_entropy/chunked": "torch has an operation of its own for chunks, without the parts as nodes",
@@ -36,7 +43,7 @@ def torch_graph(name: str, sample: Any) -> list[Any]:
 def our_graph(name: str, sample: Any) -> Any:
     """The arrays that require gradients are arguments, the others constants."""
     base = name.split("/")[0]
-    args, kwargs = sample
+    args, kwargs = convert.walk(sample, lambda one: tuple(one) if isinstance(one, torch.Size) else one)
     if base in SWAPPED:
         args = (args[1], args[0], *args[2:])
     given, structure = jax.tree.flatten((args, kwargs))

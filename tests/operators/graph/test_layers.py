@@ -1,4 +1,4 @@
-"""The graph of every layer of `tests/layers`, beside torch's: names in the engine's order, edges, shapes, saved values."""
+"""The graph of every layer of `tests/layers`, beside torch's: names in order, edges, shapes, saved values."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ MODES = [pytest.param(row, mode, id=f"{row}-{mode}") for row in TABLE for mode i
 DIFFERENT = {
     "AdaptiveLogSoftmaxWithLoss(8,12,cutoffs=…,div_value=2.0)": "shapes do not depend on the targets, as jit requires",
     "AdaptiveLogSoftmaxWithLoss(8,12,cutoffs=…,head_bias=True)": "shapes do not depend on the targets, as jit requires",
-    "TripletMarginWithDistanceLoss(margin=2.0)": "the distance is a module, so the loss is opened: where, not clamp_min",
+    "TripletMarginWithDistanceLoss(margin=2.0)": "the distance is a module, so the loss is opened",
     "LinearCrossEntropyLoss(4,5,bias=True)": "torch views the weight in its own shape, which is no operation in JAX",
 }
 # Saved values that are not compared, with the reason.

@@ -55,12 +55,16 @@ def plain(value: Any) -> Any:
     return value
 
 
-def differences(graph: BackwardGraph, nodes: Sequence[Any], saved: bool = True, ignored: Sequence[str] = ()) -> list[str]:
+def differences(
+    graph: BackwardGraph, nodes: Sequence[Any], saved: bool = True, ignored: Sequence[str] = ()
+) -> list[str]:
     """What differs between our graph and torch's: names in order, edges, shapes, saved values."""
     ours, theirs = graph.nodes, list(nodes)
     names, expected = [one.name for one in ours], [torch_name(one) for one in theirs]
     if names != expected:
-        place = next((n for n, (a, b) in enumerate(zip(names, expected, strict=False)) if a != b), min(len(names), len(expected)))
+        place = next(
+            (n for n, (a, b) in enumerate(zip(names, expected, strict=False)) if a != b), min(len(names), len(expected))
+        )
         return [f"names from {place}: ours {names[place : place + 8]}, torch's {expected[place : place + 8]}"]
     places, torch_places = {one: n for n, one in enumerate(ours)}, {one: n for n, one in enumerate(theirs)}
     found = []
@@ -98,7 +102,11 @@ def same(a: Any, b: Any) -> bool:
         if a.shape != b.shape:
             return False
         most = max(float(np.abs(b[np.isfinite(b)]).max(initial=0)) if b.dtype.kind == "f" else 0, 1.0)
-        return bool(np.allclose(a, b, rtol=0, atol=NEAR * most, equal_nan=True)) if b.dtype.kind == "f" else bool((a == b).all())
+        return (
+            bool(np.allclose(a, b, rtol=0, atol=NEAR * most, equal_nan=True))
+            if b.dtype.kind == "f"
+            else bool((a == b).all())
+        )
     if isinstance(b, tuple):
         given = tuple(a) if isinstance(a, tuple | list) else (a,)
         return len(given) == len(b) and all(same(x, y) for x, y in zip(given, b, strict=True))

@@ -168,7 +168,11 @@ def multi_head_attention_forward(
         q, k, v = (tape.run("view", x, size=(batch, heads, *x.shape[1:])) for x in (q, k, v))
         if mask is not None:
             one = mask.shape[0] == 1
-            mask = tape.run("unsqueeze", mask, dim=0) if one else tape.run("view", mask, size=(batch, heads, -1, k.shape[2]))
+            mask = (
+                tape.run("unsqueeze", mask, dim=0)
+                if one
+                else tape.run("view", mask, size=(batch, heads, -1, k.shape[2]))
+            )
         attended = _sdpa(tape, q, k, v, mask, rate, causal)
         rows = reshape(tape, tape.run("permute", attended, dims=(2, 0, 1, 3)), (batch * length, width))
     return _projected_out(tape, result, rows, weights, given, (length, batch, has_batch))

@@ -23,9 +23,7 @@ def pairwise_distance(
     return pairwise(tape, x1, x2, p, eps, keepdim)
 
 
-def cosine_similarity(
-    tape: Tape, result: Any, function: Any, x1: Value, x2: Value, dim: int, eps: float
-) -> Value:
+def cosine_similarity(tape: Tape, result: Any, function: Any, x1: Value, x2: Value, dim: int, eps: float) -> Value:
     shape = np.broadcast_shapes(x1.shape, x2.shape)
     if x1.shape != x2.shape:
         x2, x1 = (tape.run("expand", x, size=shape) for x in (x2, x1))

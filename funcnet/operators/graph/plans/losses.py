@@ -159,9 +159,7 @@ def margin_ranking_loss(
     return reduced(tape, tape.run("clamp_min", loss, min=0), _reduction(given))
 
 
-def multilabel_margin_loss(
-    tape: Tape, result: Any, function: Any, input: Value, target: Value, **given: Any
-) -> Value:
+def multilabel_margin_loss(tape: Tape, result: Any, function: Any, input: Value, target: Value, **given: Any) -> Value:
     """The node saves which classes are targets."""
     rows = np.atleast_2d(target.array)
     is_target = np.zeros(rows.shape, input.dtype)
@@ -220,9 +218,7 @@ def triplet_margin_loss(
     return reduced(tape, loss, _reduction(given))
 
 
-def ctc_loss(
-    tape: Tape, result: Any, function: Any, log_probs: Value, targets: Value, **given: Any
-) -> Value:
+def ctc_loss(tape: Tape, result: Any, function: Any, log_probs: Value, targets: Value, **given: Any) -> Value:
     lengths = {
         name: tuple(int(n) for n in np.ravel(getattr(given[name], "array", given[name])))
         for name in ("input_lengths", "target_lengths")

@@ -127,7 +127,7 @@ def normalize(tape: Tape, result: Any, function: Any, input: Value, p: float, di
     return tape.run("div.Tensor", input, below, out=result)
 
 
-# --------------------------------------------------------------------------------------------------------------- dropout
+# ------------------------------------------------------------------------------------------------------------ dropout
 
 
 def dropped(tape: Tape, result: Any, x: Value, p: float, noise: Any, shift: Any = None) -> Value:
@@ -140,9 +140,7 @@ def dropped(tape: Tape, result: Any, x: Value, p: float, noise: Any, shift: Any 
 
 
 def _dropout(is_feature: bool = False, is_alpha: bool = False, dims: int = 0) -> Plan:
-    def plan(
-        tape: Tape, result: Any, function: Any, input: Value, p: Any, training: bool, rng: Any, **_: Any
-    ) -> Value:
+    def plan(tape: Tape, result: Any, function: Any, input: Value, p: Any, training: bool, rng: Any, **_: Any) -> Value:
         rate = float(p.array if isinstance(p, Value) else p)
         x, missing = input, dims and input.ndim == dims + 1
         if missing:

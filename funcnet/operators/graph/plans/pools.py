@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from funcnet.operators.graph.composites import reshape
 from funcnet.operators.graph.plans.circular import circular
-from funcnet.operators.graph.plans.products import numbers, spread_over
+from funcnet.operators.graph.plans.products import numbers
 from funcnet.operators.graph.plans.single import Plan
 from funcnet.operators.graph.tape import Tape, Value
 
@@ -42,9 +41,7 @@ def _max_pool(dims: int) -> Plan:
         y, indices = _with_indices(function, result, arguments)
         if dims == 1:
             one = {"kernel_size": 1, "stride": 1, "padding": 0, "dilation": 1, "ceil_mode": None}
-            settings = {
-                k: v if k == "ceil_mode" else (one[k], *v) for k, v in settings.items()
-            }
+            settings = {k: v if k == "ceil_mode" else (one[k], *v) for k, v in settings.items()}
             y, indices = (np.expand_dims(a, -2) for a in (y, indices))
             x = tape.run("unsqueeze", x, dim=-2)
         operation = f"max_pool{max(dims, 2)}d_with_indices"
@@ -115,9 +112,7 @@ def _lp_pool(dims: int) -> Plan:
 
 def _adaptive_size(given: Any, input: Value, dims: int) -> list[int]:
     sizes = numbers(given, dims)
-    return [
-        input.shape[n - dims] if size is None else size for n, size in zip(range(dims), sizes, strict=True)
-    ]
+    return [input.shape[n - dims] if size is None else size for n, size in zip(range(dims), sizes, strict=True)]
 
 
 def _adaptive_avg_pool(dims: int) -> Plan:
@@ -233,12 +228,8 @@ def upsample_bilinear(tape: Tape, result: Any, function: Any, input: Value, size
     return interpolate(tape, result, None, input, size, scale_factor, "bilinear", True)
 
 
-def affine_grid(
-    tape: Tape, result: Any, function: Any, theta: Value, size: Any, align_corners: bool | None
-) -> Value:
-    return tape.run(
-        "affine_grid_generator", theta, out=result, size=tuple(size), align_corners=bool(align_corners)
-    )
+def affine_grid(tape: Tape, result: Any, function: Any, theta: Value, size: Any, align_corners: bool | None) -> Value:
+    return tape.run("affine_grid_generator", theta, out=result, size=tuple(size), align_corners=bool(align_corners))
 
 
 def grid_sample(
