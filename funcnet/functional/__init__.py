@@ -232,7 +232,7 @@ __all__ = [
 ]
 
 # Calls of these names are recorded while `operators.graph.backward` builds a graph. Calls inside this folder are not.
-globals().update({_name: _recorded(globals()[_name], module=__name__) for _name in __all__})
+globals().update({_name: _recorded(globals()[_name], is_beside=True) for _name in __all__})
 
 if not _typing.TYPE_CHECKING:  # otherwise mypy would accept every name
     __getattr__ = _absent.refusal("F", __name__, _absent.ABSENT)

@@ -27,13 +27,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 _recorder: ContextVar["Recorder | None"] = ContextVar("funcnet_recorder", default=None)
 
 
-def recorded(function: F, name: str | None = None, module: str | None = None) -> F:
+def recorded(function: F, name: str | None = None, is_beside: bool = False) -> F:
     """Wrap a function so that its calls are recorded while a graph is built.
 
     Args:
         function: the function.
         name: the name of its plan; the default is the name of the function.
-        module: the module in which pickle finds the wrapper; the default is the function's own.
+        is_beside: whether the function keeps its name in its module. Pickle then finds the wrapper as an attribute of
+            the function.
 
     Example:
         >>> twice = recorded(lambda x: 2 * x, name="twice")
@@ -49,8 +50,9 @@ def recorded(function: F, name: str | None = None, module: str | None = None) ->
             return function(*args, **kwargs)
         return recorder.call(plan, function, args, kwargs)
 
-    if module is not None:
-        call.__module__ = module
+    if is_beside:
+        call.__qualname__ = f"{function.__qualname__}.recorded"
+        vars(function)["recorded"] = call
     return call  # type: ignore[return-value]
 
 

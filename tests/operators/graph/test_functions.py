@@ -31,7 +31,12 @@ DIFFERENT = {
     "triplet_margin_with_distance_loss": "a distance that is given is opened, and the loss with it",
 }
 UNCOMPARED = {"ctc_loss": ("result1",)}  # the table of the forward variables
-NAMES = [name for name in FUNCTIONS if hasattr(F, name.split("/")[0])]
+SLOW = ("max_pool", "max_unpool")  # torch makes very many samples
+NAMES = [
+    pytest.param(name, marks=[pytest.mark.slow] if name.startswith(SLOW) else [])
+    for name in FUNCTIONS
+    if hasattr(F, name.split("/")[0])
+]
 
 
 def torch_graph(name: str, sample: Any) -> list[Any]:
