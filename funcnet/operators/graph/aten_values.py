@@ -53,7 +53,7 @@ def _safe_softmax(self: Array, dim: int) -> Array:
     """Rows of scores that are all -inf become 0."""
     with np.errstate(all="ignore"):
         found = _softmax(self, dim)
-    return np.where(np.isneginf(self).all(dim, keepdims=True), 0, found)
+    return np.where(np.all(np.isneginf(self), axis=dim, keepdims=True), 0, found)
 
 
 def _log_softmax(self: Array, dim: int) -> Array:
@@ -108,7 +108,8 @@ def _pool(self: Array, kernel_size: Sizes, stride: Sizes, **_: Any) -> Array:
     count = len(kernel_size)
     windows = np.lib.stride_tricks.sliding_window_view(self, tuple(kernel_size), tuple(range(-count, 0)))
     steps = tuple(slice(None, None, step) for step in stride)
-    return windows[(..., *steps, *(slice(None),) * count)].mean(tuple(range(-count, 0)))
+    chosen: tuple[Any, ...] = (..., *steps, *(slice(None),) * count)
+    return windows[chosen].mean(tuple(range(-count, 0)))
 
 
 def _index_copy(self: Array, index: Array, source: Array, dim: int) -> Array:

@@ -40,7 +40,7 @@ class Evaluation:
         known: dict[Any, Value] = dict(zip(jaxpr.invars, values, strict=True))
         for variable, const in zip(jaxpr.constvars, consts, strict=True):
             known[variable] = const if isinstance(const, Value) else Value(to_array(const))
-        read = lambda one: Value(np.asarray(one.val, one.aval.dtype), None) if isinstance(one, Literal) else known[one]
+        read = lambda one: _constant(one) if isinstance(one, Literal) else known[one]
         consumers: dict[Any, list[Any]] = {}
         for eqn in [*jaxpr.eqns, None]:
             for one in jaxpr.outvars if eqn is None else eqn.invars:
@@ -69,15 +69,16 @@ class Evaluation:
     def results(self, equation: Equation) -> list[Value]:
         """Return the results of an equation."""
         name, params, given = equation.name, equation.params, equation.given
-        if name in LOOPS and any(value.requires_grad for value in given):
+        needs = any(value.requires_grad for value in given)
+        if name in LOOPS and needs:
             return LOOPS[name](self, given, params)
         opened = next((params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in params), None)
-        special = FUNCTIONS.get(_function_name(params)) if name == "custom_jvp_call" else None
+        special = FUNCTIONS.get(_function_name(params)) if name == "custom_jvp_call" and needs else None
         if opened is not None and name not in LOOPS and special is None:
             closed = opened if hasattr(opened, "consts") else None
             inner, consts = (closed.jaxpr, closed.consts) if closed is not None else (opened, ())
             return self.run(inner, consts, given)
-        if not any(value.requires_grad for value in given):
+        if not needs:
             return [Value(one) for one in equation.arrays()]
         if isinstance(params.get("call"), OperatorCall):
             return operator_node(equation)
@@ -97,6 +98,10 @@ class Evaluation:
         flat = jax.tree.leaves(planned, is_leaf=lambda x: isinstance(x, Value))
         assert len(flat) == len(arrays), f"{recorded.name}: the plan has {len(flat)} results, not {len(arrays)}"
         return [_with_array(value, array) for value, array in zip(flat, arrays, strict=True)]
+
+
+def _constant(literal: Any) -> Value:
+    return Value(np.asarray(literal.val, literal.aval.dtype))
 
 
 def _function_name(params: Mapping[str, Any]) -> str:

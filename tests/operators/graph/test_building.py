@@ -71,6 +71,10 @@ def test_loops_and_other_programs_are_open():
     assert names(backward(repeat)(X)) == ["SinBackward0"] * 3 + ["AccumulateGrad"]
 
 
+def test_a_constant_relu_needs_no_gradient():
+    assert names(backward(lambda x: x * jax.nn.relu(X))(X)) == ["MulBackward0", "AccumulateGrad"]
+
+
 def test_a_program_that_was_compiled_before_is_recorded():
     run = jax.jit(lambda x, w: F.relu(F.linear(x, w)))
     run(X, W)

@@ -78,7 +78,9 @@ def instance_norm(
     repeated = lambda one: None if one is None else tape.run("repeat", one, repeats=(n,))
     weight, bias = repeated(others["weight"]), repeated(others["bias"])
     mean, var = (None if one is None else np.tile(one.array, n) for one in (running_mean, running_var))
-    if mean is not None and others["use_input_stats"]:  # torch has updated them by the time that its node is read
+    if (
+        mean is not None and var is not None and others["use_input_stats"]
+    ):  # torch has updated them by the time that its node is read
         values, rate = input.array.reshape(n * c, -1), float(getattr(others["momentum"], "array", others["momentum"]))
         mean = ((1 - rate) * mean + rate * values.mean(1)).astype(mean.dtype)
         var = ((1 - rate) * var + rate * values.var(1, ddof=1)).astype(mean.dtype)
@@ -110,12 +112,12 @@ def local_response_norm(
         shape = {"kernel_size": (size, 1), "stride": (1, 1), "padding": (0, 0)}
         mean = tape.run("squeeze.dim", tape.run("avg_pool2d", padded, **shape, **pool), dim=1)
     else:
-        shape = input.shape
-        square = tape.run("view", square, size=(shape[0], 1, shape[1], shape[2], -1))
+        sizes = input.shape
+        square = tape.run("view", square, size=(sizes[0], 1, sizes[1], sizes[2], -1))
         padded = tape.run("constant_pad_nd", square, pad=(0, 0, 0, 0, *sides))
         window = {"kernel_size": (size, 1, 1), "stride": (1, 1, 1), "padding": (0, 0, 0)}
         mean = tape.run("squeeze.dim", tape.run("avg_pool3d", padded, **window, **pool), dim=1)
-        mean = tape.run("view", mean, size=shape)
+        mean = tape.run("view", mean, size=sizes)
     total = tape.run("add.Tensor", tape.run("mul.Tensor", mean, alpha), k, alpha=1)
     return tape.run("div.Tensor", input, tape.run("pow.Tensor_Scalar", total, exponent=beta), out=result)
 
@@ -154,9 +156,8 @@ def _dropout(is_feature: bool = False, is_alpha: bool = False, dims: int = 0) ->
             shift = on(0) if is_alpha else None
             noise = on(1) - (shift if is_alpha else 0)
             if is_feature:
-                noise, shift = (
-                    one if one is None else one[(..., *(slice(0, 1),) * (x.ndim - 2))] for one in (noise, shift)
-                )
+                first: tuple[Any, ...] = (..., *(slice(0, 1),) * (x.ndim - 2))  # the same for a whole channel
+                noise, shift = (one if one is None else one[first] for one in (noise, shift))
         found = dropped(tape, result[None] if missing else result, x, rate, noise, shift)
         return tape.run("squeeze.dim", found, dim=0) if missing else found
 

@@ -93,9 +93,9 @@ def _fused(
 ) -> tuple[Value, State]:
     """Run one direction of an LSTM as one operation of oneDNN."""
     w_ih, w_hh, b_ih, b_hh, _ = weights
-    bare = lambda one: None if one is None else Value(one.array)
-    plain = Tape()
-    output, (h, c) = _layer(plain, "lstm", *(bare(x), tuple(map(bare, state)), [*map(bare, weights)], reverse))
+    bare = [None if one is None else Value(one.array) for one in weights]
+    start = tuple(Value(one.array) for one in state)
+    output, (h, c) = _layer(Tape(), "lstm", Value(x.array), start, bare, reverse)
     b_ih = Value(np.zeros_like(w_ih.array)) if b_ih is None else b_ih
     b_hh = Value(np.zeros_like(w_hh.array)) if b_hh is None else b_hh
     if not settings["has_biases"]:
