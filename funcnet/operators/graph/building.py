@@ -13,7 +13,7 @@ from funcnet.operators.graph.evaluation import Evaluation
 from funcnet.operators.graph.node import BackwardNode
 from funcnet.operators.graph.plans import PLANS, UNPLANNED
 from funcnet.operators.graph.recording import Recorder, recording
-from funcnet.operators.graph.tape import Value, is_inexact, to_array
+from funcnet.operators.graph.tape import TapeValue, is_inexact, to_array
 
 __all__ = ["backward"]
 
@@ -60,13 +60,13 @@ def backward(function: Callable[..., Any], argnums: int | Sequence[int] | None =
         chosen = _chosen(argnums, len(args))
         leaves, structure = jax.tree_util.tree_flatten_with_path((args, kwargs))
         names = _names(function, len(args))
-        values: list[Value] = []
+        values: list[TapeValue] = []
         for path, leaf in leaves:
             where = _path(names, path)
             array = _checked(where, leaf)
             is_positional = path[0].idx == 0
             needs = chosen is None or (is_positional and path[1].idx in chosen)
-            values.append(_leaf(array, where) if needs and is_inexact(array) else Value(array))
+            values.append(_leaf(array, where) if needs and is_inexact(array) else TapeValue(array))
         recorder = Recorder(PLANS, UNPLANNED)
         shapes: Any = None
 
@@ -86,9 +86,9 @@ def backward(function: Callable[..., Any], argnums: int | Sequence[int] | None =
     return build
 
 
-def _leaf(array: Any, path: str) -> Value:
+def _leaf(array: Any, path: str) -> TapeValue:
     node = BackwardNode("AccumulateGrad", (), (jax.ShapeDtypeStruct(array.shape, array.dtype),), path=path)
-    return Value(array, (node, 0))
+    return TapeValue(array, (node, 0))
 
 
 def _chosen(argnums: int | Sequence[int] | None, count: int) -> set[int] | None:
@@ -138,7 +138,7 @@ def _checked(where: str, leaf: Any) -> Any:
     return to_array(leaf if hasattr(leaf, "dtype") else jnp.asarray(leaf))
 
 
-def _check_results(found: Sequence[Value]) -> None:
+def _check_results(found: Sequence[TapeValue]) -> None:
     if not any(is_inexact(one.array) for one in found):
         raise ValueError(
             f"{WHERE}: the function returns nothing that has a gradient; expected a floating-point array, got "

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from funcnet.operators.graph.tape import Tape, Value
+from funcnet.operators.graph.tape import Tape, TapeValue
 
 __all__ = ["contiguous", "einsum_pair", "linear", "matmul", "reduced", "reshape"]
 
 
-def contiguous(tape: Tape, x: Value) -> Value:
+def contiguous(tape: Tape, x: TapeValue) -> TapeValue:
     """Copy an array unless its entries are in the order of their indices."""
     return x if x.is_contiguous else tape.run("clone", x)
 
 
-def reshape(tape: Tape, x: Value, size: Sequence[int]) -> Value:
+def reshape(tape: Tape, x: TapeValue, size: Sequence[int]) -> TapeValue:
     """A view if the strides allow one, otherwise a view of a copy."""
     array = x.array.reshape(size)
     if x.is_contiguous or not array.size:
@@ -29,7 +29,7 @@ def reshape(tape: Tape, x: Value, size: Sequence[int]) -> Value:
     return tape.run("_unsafe_view", tape.run("clone", x), size=array.shape)
 
 
-def linear(tape: Tape, x: Value, weight: Value, bias: Value | None = None) -> Value:
+def linear(tape: Tape, x: TapeValue, weight: TapeValue, bias: TapeValue | None = None) -> TapeValue:
     """`x·weightᵀ + bias`."""
     if x.ndim == 2 and bias is not None:
         return tape.run("addmm", bias, x, tape.run("t", weight), alpha=1, beta=1)
@@ -41,7 +41,7 @@ def linear(tape: Tape, x: Value, weight: Value, bias: Value | None = None) -> Va
     return product if bias is None else tape.run("add.Tensor", product, bias, alpha=1)
 
 
-def matmul(tape: Tape, a: Value, b: Value) -> Value:
+def matmul(tape: Tape, a: TapeValue, b: TapeValue) -> TapeValue:
     """`torch.matmul`: products of vectors, matrices, and batches of matrices."""
     match min(a.ndim, 3), min(b.ndim, 3):
         case 1, 1:
@@ -57,7 +57,7 @@ def matmul(tape: Tape, a: Value, b: Value) -> Value:
     return _batched(tape, a, b)
 
 
-def _folds(a: Value, b: Value) -> bool:
+def _folds(a: TapeValue, b: TapeValue) -> bool:
     """Whether the larger array becomes one matrix, so that no batch of products is needed."""
     larger, smaller = (a, b) if a.ndim >= b.ndim else (b, a)
     if larger.ndim < 3 or smaller.ndim > 2:
@@ -70,7 +70,7 @@ def _folds(a: Value, b: Value) -> bool:
     return array.size == 0 or np.may_share_memory(array.reshape(-1, array.shape[-1]), array)
 
 
-def _folded(tape: Tape, a: Value, b: Value) -> Value:
+def _folded(tape: Tape, a: TapeValue, b: TapeValue) -> TapeValue:
     transposed = b.ndim > a.ndim
     if transposed:
         larger = tape.run("transpose.int", b, dim0=-1, dim1=-2)
@@ -86,7 +86,7 @@ def _folded(tape: Tape, a: Value, b: Value) -> Value:
     return contiguous(tape, tape.run("transpose.int", result, dim0=-1, dim1=-2))
 
 
-def _batched(tape: Tape, a: Value, b: Value) -> Value:
+def _batched(tape: Tape, a: TapeValue, b: TapeValue) -> TapeValue:
     if a.ndim == b.ndim == 3 and a.shape[0] != b.shape[0]:
         if a.shape[0] == 1 and a.requires_grad:
             return matmul(tape, tape.run("squeeze.dim", a, dim=0), b)
@@ -103,12 +103,12 @@ def _batched(tape: Tape, a: Value, b: Value) -> Value:
     return tape.run("_unsafe_view", product, size=size)
 
 
-def _expanded(tape: Tape, x: Value, batch: Sequence[int], matrix: tuple[int, int]) -> Value:
+def _expanded(tape: Tape, x: TapeValue, batch: Sequence[int], matrix: tuple[int, int]) -> TapeValue:
     wide = tape.run("expand", x, size=(*batch, *matrix))
     return reshape(tape, wide, (math.prod(batch), *matrix))
 
 
-def einsum_pair(tape: Tape, a: Value, b: Value, dims: Any) -> Value:
+def einsum_pair(tape: Tape, a: TapeValue, b: TapeValue, dims: Any) -> TapeValue:
     """A product over any dimensions of two arrays, in the form in which `torch.einsum` computes it.
 
     Args:
@@ -129,7 +129,7 @@ def einsum_pair(tape: Tape, a: Value, b: Value, dims: Any) -> Value:
     return tape.run("permute", result, dims=tuple(range(result.ndim)))
 
 
-def reduced(tape: Tape, x: Value, reduction: str) -> Value:
+def reduced(tape: Tape, x: TapeValue, reduction: str) -> TapeValue:
     """The mean or the sum of a loss, or the loss itself."""
     if reduction == "none":
         return x

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jax.extend.core import Literal
 
-from funcnet.operators.graph.tape import Tape, Value, is_inexact, to_array
+from funcnet.operators.graph.tape import Tape, TapeValue, is_inexact, to_array
 
 __all__ = ["POINTWISE", "Equation", "Rule", "operator_node", "unknown_node"]
 
@@ -25,10 +25,10 @@ class Equation:
     """
 
     eqn: Any
-    given: Sequence[Value]
+    given: Sequence[TapeValue]
     tape: Tape
     consumers: Mapping[Any, list[Any]]
-    known: dict[Any, Value]
+    known: dict[Any, TapeValue]
 
     @property
     def name(self) -> str:
@@ -64,7 +64,7 @@ class Equation:
         return array
 
 
-Rule = Callable[[Equation], list[Value]]
+Rule = Callable[[Equation], list[TapeValue]]
 POINTWISE = frozenset(
     {
         "add",
@@ -94,14 +94,14 @@ POINTWISE = frozenset(
 )
 
 
-def unknown_node(equation: Equation) -> list[Value]:
+def unknown_node(equation: Equation) -> list[TapeValue]:
     """Make a node with the name of the primitive, because torch has none."""
     name = "".join(part.capitalize() for part in equation.name.split("_")) + "Backward"
     edges = [one.edge for one in equation.given if is_inexact(one.array)]
     return equation.tape.node(name, edges, equation.arrays(), is_torchs=False)
 
 
-def operator_node(equation: Equation) -> list[Value]:
+def operator_node(equation: Equation) -> list[TapeValue]:
     """Make the node of an operator of `operators.define`, which saves its arguments and results."""
     call = equation.params["call"]
     name = "".join(part.capitalize() for part in call.operator.schema.full_name.split("::")[-1].split("_"))

@@ -16,7 +16,7 @@ from jax.extend.core import Literal
 from funcnet.operators.graph.equation import Equation, operator_node, unknown_node
 from funcnet.operators.graph.primitives import FUNCTIONS, RULES
 from funcnet.operators.graph.recording import BEGIN, END, RecordedCall
-from funcnet.operators.graph.tape import Tape, Value, to_array
+from funcnet.operators.graph.tape import Tape, TapeValue, to_array
 from funcnet.operators.primitives import OperatorCall
 
 __all__ = ["Evaluation"]
@@ -35,11 +35,11 @@ class Evaluation:
     def __init__(self, calls: Mapping[int, RecordedCall], plans: Mapping[str, Plan]):
         self.calls, self.plans, self.tape = calls, plans, Tape()
 
-    def run(self, jaxpr: Any, consts: Sequence[Any], values: Sequence[Value]) -> list[Value]:
+    def run(self, jaxpr: Any, consts: Sequence[Any], values: Sequence[TapeValue]) -> list[TapeValue]:
         """Return the results of a jaxpr."""
-        known: dict[Any, Value] = dict(zip(jaxpr.invars, values, strict=True))
+        known: dict[Any, TapeValue] = dict(zip(jaxpr.invars, values, strict=True))
         for variable, const in zip(jaxpr.constvars, consts, strict=True):
-            known[variable] = const if isinstance(const, Value) else Value(to_array(const))
+            known[variable] = const if isinstance(const, TapeValue) else TapeValue(to_array(const))
         read = lambda one: _constant(one) if isinstance(one, Literal) else known[one]
         consumers: dict[Any, list[Any]] = {}
         for eqn in [*jaxpr.eqns, None]:
@@ -47,16 +47,16 @@ class Evaluation:
                 if not isinstance(one, Literal):
                     consumers.setdefault(one, []).append(eqn)
         ends = {eqn.params["number"]: place for place, eqn in enumerate(jaxpr.eqns) if eqn.primitive is END}
-        until, operands = -1, list[Value]()
+        until, operands = -1, list[TapeValue]()
         for place, eqn in enumerate(jaxpr.eqns):
             if any(variable in known for variable in eqn.outvars):
                 continue  # the rule of an earlier equation has computed it
             given = [read(one) for one in eqn.invars]
             if place < until:  # inside a recorded call, where only the values are computed
-                given = [Value(one.array) for one in given]
+                given = [TapeValue(one.array) for one in given]
             if eqn.primitive is BEGIN and place >= until and ends.get(eqn.params["number"], -1) > place:
                 until, operands = ends[eqn.params["number"]], given
-                results = [Value(one.array) for one in given]
+                results = [TapeValue(one.array) for one in given]
             elif eqn.primitive is END and place == until:
                 results = self.call(eqn.params["number"], operands, [_in_order(one.array) for one in given])
             elif eqn.primitive in (BEGIN, END):
@@ -66,7 +66,7 @@ class Evaluation:
             known.update(zip(eqn.outvars, results, strict=True))
         return [read(one) for one in jaxpr.outvars]
 
-    def results(self, equation: Equation) -> list[Value]:
+    def results(self, equation: Equation) -> list[TapeValue]:
         """Return the results of an equation."""
         name, params, given = equation.name, equation.params, equation.given
         needs = any(value.requires_grad for value in given)
@@ -79,29 +79,29 @@ class Evaluation:
             inner, consts = (closed.jaxpr, closed.consts) if closed is not None else (opened, ())
             return self.run(inner, consts, given)
         if not needs:
-            return [Value(one) for one in equation.arrays()]
+            return [TapeValue(one) for one in equation.arrays()]
         if isinstance(params.get("call"), OperatorCall):
             return operator_node(equation)
         rule = special or RULES.get(name)
         return unknown_node(equation) if rule is None else rule(equation)
 
-    def call(self, number: int, given: Sequence[Value], arrays: Sequence[Any]) -> list[Value]:
+    def call(self, number: int, given: Sequence[TapeValue], arrays: Sequence[Any]) -> list[TapeValue]:
         """Run the plan of a recorded call, whose results are known."""
         recorded = self.calls[number]
         arguments = {
             name: jax.tree.map(_to_value, one, is_leaf=_is_array) for name, one in recorded.arguments(given).items()
         }
-        if not any(isinstance(one, Value) and one.requires_grad for one in jax.tree.leaves(arguments)):
-            return [Value(one) for one in arrays]
+        if not any(isinstance(one, TapeValue) and one.requires_grad for one in jax.tree.leaves(arguments)):
+            return [TapeValue(one) for one in arrays]
         result = jax.tree.unflatten(recorded.results, arrays)
         planned = self.plans[recorded.name](self.tape, result, recorded.function, **arguments)
-        flat = jax.tree.leaves(planned, is_leaf=lambda x: isinstance(x, Value))
+        flat = jax.tree.leaves(planned, is_leaf=lambda x: isinstance(x, TapeValue))
         assert len(flat) == len(arrays), f"{recorded.name}: the plan has {len(flat)} results, not {len(arrays)}"
         return [_with_array(value, array) for value, array in zip(flat, arrays, strict=True)]
 
 
-def _constant(literal: Any) -> Value:
-    return Value(np.asarray(literal.val, literal.aval.dtype))
+def _constant(literal: Any) -> TapeValue:
+    return TapeValue(np.asarray(literal.val, literal.aval.dtype))
 
 
 def _function_name(params: Mapping[str, Any]) -> str:
@@ -120,26 +120,26 @@ def _is_array(one: Any) -> bool:
 
 def _to_value(one: Any) -> Any:
     """Constants among the arguments become values without a node."""
-    return Value(to_array(one)) if _is_array(one) else one
+    return TapeValue(to_array(one)) if _is_array(one) else one
 
 
-def _with_array(planned: Any, array: Any) -> Value:
+def _with_array(planned: Any, array: Any) -> TapeValue:
     """Return a planned value with the numbers that the function computed, in the order in memory of the plan."""
-    if not isinstance(planned, Value):
-        return Value(array)
+    if not isinstance(planned, TapeValue):
+        return TapeValue(array)
     if planned.array is array or planned.is_contiguous or planned.shape != array.shape:
-        return Value(array, planned.edge)
+        return TapeValue(array, planned.edge)
     laid_out = np.empty_like(planned.array, dtype=array.dtype, order="K")
     np.copyto(laid_out, array)
-    return Value(laid_out, planned.edge)
+    return TapeValue(laid_out, planned.edge)
 
 
-def _scan(self: Evaluation, given: Sequence[Value], params: Mapping[str, Any]) -> list[Value]:
+def _scan(self: Evaluation, given: Sequence[TapeValue], params: Mapping[str, Any]) -> list[TapeValue]:
     """Run a scan step by step: each step reads one entry of the stacked inputs, and the outputs are stacked."""
     closed, length = params["jaxpr"], params["length"]
     fixed, carried = params["num_consts"], params["num_carry"]
     consts, carry, stacked = given[:fixed], list(given[fixed : fixed + carried]), given[fixed + carried :]
-    steps: list[list[Value]] = []
+    steps: list[list[TapeValue]] = []
     order = range(length - 1, -1, -1) if params["reverse"] else range(length)
     for step in order:
         entries = [self.tape.run("select.int", one, dim=0, index=step) for one in stacked]
@@ -149,12 +149,12 @@ def _scan(self: Evaluation, given: Sequence[Value], params: Mapping[str, Any]) -
     if params["reverse"]:
         steps.reverse()
     if not length:
-        return [*carry, *(Value(np.zeros(one.shape, one.dtype)) for one in params["jaxpr"].out_avals[carried:])]
+        return [*carry, *(TapeValue(np.zeros(one.shape, one.dtype)) for one in params["jaxpr"].out_avals[carried:])]
     columns = list(zip(*steps, strict=True))
     return [*carry, *(self.tape.run("stack", list(column), dim=0) for column in columns)]
 
 
-def _while(self: Evaluation, given: Sequence[Value], params: Mapping[str, Any]) -> list[Value]:
+def _while(self: Evaluation, given: Sequence[TapeValue], params: Mapping[str, Any]) -> list[TapeValue]:
     """Run a while loop until its condition is false."""
     first, second = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
     condition, body = params["cond_jaxpr"], params["body_jaxpr"]
@@ -164,11 +164,11 @@ def _while(self: Evaluation, given: Sequence[Value], params: Mapping[str, Any]) 
     return carry
 
 
-def _cond(self: Evaluation, given: Sequence[Value], params: Mapping[str, Any]) -> list[Value]:
+def _cond(self: Evaluation, given: Sequence[TapeValue], params: Mapping[str, Any]) -> list[TapeValue]:
     """Run the branch that the index selects."""
     branches = params["branches"]
     branch = branches[int(jnp.clip(given[0].array.astype(int), 0, len(branches) - 1))]
     return self.run(branch.jaxpr, branch.consts, given[1:])
 
 
-LOOPS: dict[str, Callable[..., list[Value]]] = {"scan": _scan, "while": _while, "cond": _cond}
+LOOPS: dict[str, Callable[..., list[TapeValue]]] = {"scan": _scan, "while": _while, "cond": _cond}

@@ -12,12 +12,12 @@ from jax.extend.core import Literal
 
 from funcnet.operators.graph.composites import reshape
 from funcnet.operators.graph.equation import POINTWISE, Equation, Rule, unknown_node
-from funcnet.operators.graph.tape import Value
+from funcnet.operators.graph.tape import TapeValue
 
 __all__ = ["SHAPE_RULES"]
 
 
-def _sum(equation: Equation) -> list[Value]:
+def _sum(equation: Equation) -> list[TapeValue]:
     """A sum, or a mean if the quotient by the number of entries follows; with `keepdim` if the axes come back."""
     (x,), tape = equation.given, equation.tape
     axes = tuple(int(axis) for axis in equation.params["axes"])
@@ -56,7 +56,7 @@ def _brings_back(eqn: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> boo
     return tuple(eqn.params["shape"]) == wanted and tuple(eqn.params["broadcast_dimensions"]) == kept
 
 
-def _extreme(equation: Equation) -> list[Value]:
+def _extreme(equation: Equation) -> list[TapeValue]:
     """The largest or smallest entry: `amax` with axes, `max` without."""
     (x,), axes = equation.given, tuple(int(axis) for axis in equation.params["axes"])
     name, out = equation.name.removeprefix("reduce_"), equation.arrays()[0]
@@ -71,7 +71,7 @@ def _extreme(equation: Equation) -> list[Value]:
     return [value]
 
 
-def _total_product(equation: Equation) -> list[Value]:
+def _total_product(equation: Equation) -> list[TapeValue]:
     (x,), axes, out = equation.given, equation.params["axes"], equation.arrays()[0]
     if len(axes) == x.ndim:
         return [equation.tape.run("prod", x, out=out)]
@@ -80,7 +80,7 @@ def _total_product(equation: Equation) -> list[Value]:
     return [equation.tape.run("prod.dim_int", x, out=out, dim=int(axes[0]), keepdim=False)]
 
 
-def _cumulative(equation: Equation) -> list[Value]:
+def _cumulative(equation: Equation) -> list[TapeValue]:
     if equation.params["reverse"]:
         return unknown_node(equation)
     return [
@@ -88,11 +88,11 @@ def _cumulative(equation: Equation) -> list[Value]:
     ]
 
 
-def _reshape(equation: Equation) -> list[Value]:
+def _reshape(equation: Equation) -> list[TapeValue]:
     return [reshape(equation.tape, equation.given[0], equation.params["new_sizes"])]
 
 
-def _transpose(equation: Equation) -> list[Value]:
+def _transpose(equation: Equation) -> list[TapeValue]:
     (x,), order = equation.given, tuple(int(axis) for axis in equation.params["permutation"])
     moved = [axis for axis, source in enumerate(order) if axis != source]
     if x.ndim == 2:
@@ -102,7 +102,7 @@ def _transpose(equation: Equation) -> list[Value]:
     return [equation.tape.run("permute", x, dims=order)] if moved else [x]
 
 
-def _broadcast(equation: Equation) -> list[Value]:
+def _broadcast(equation: Equation) -> list[TapeValue]:
     """New dimensions of size 1 are `unsqueeze`, larger ones `expand`. Torch broadcasts the operands of element-wise
     operations without a node.
     """
@@ -111,7 +111,7 @@ def _broadcast(equation: Equation) -> list[Value]:
     users = equation.consumers.get(equation.eqn.outvars[0], [])
     is_leading = places == tuple(range(len(shape) - x.ndim, len(shape)))
     if is_leading and users and all(user is not None and user.primitive.name in POINTWISE for user in users):
-        return [Value(np.broadcast_to(x.array.reshape((1,) * (len(shape) - x.ndim) + x.shape), shape), x.edge)]
+        return [TapeValue(np.broadcast_to(x.array.reshape((1,) * (len(shape) - x.ndim) + x.shape), shape), x.edge)]
     if (is_leading and x.shape != shape[len(shape) - x.ndim :]) or (is_leading and math.prod(shape) != x.array.size):
         return [tape.run("expand", x, size=shape)]
     for axis in range(len(shape)):
@@ -120,14 +120,14 @@ def _broadcast(equation: Equation) -> list[Value]:
     return [x if x.shape == shape else tape.run("expand", x, size=shape)]
 
 
-def _squeeze(equation: Equation) -> list[Value]:
+def _squeeze(equation: Equation) -> list[TapeValue]:
     (x,) = equation.given
     for axis in sorted((int(axis) for axis in equation.params["dimensions"]), reverse=True):
         x = equation.tape.run("squeeze.dim", x, dim=axis)
     return [x]
 
 
-def _slice(equation: Equation) -> list[Value]:
+def _slice(equation: Equation) -> list[TapeValue]:
     """A slice for each dimension; an entry of a dimension that a `squeeze` then removes is `select`."""
     (x,), params = equation.given, equation.params
     starts, ends = params["start_indices"], params["limit_indices"]
@@ -135,7 +135,7 @@ def _slice(equation: Equation) -> list[Value]:
     return [_cut(equation, x, [(int(a), int(b), int(c)) for a, b, c in zip(starts, ends, steps, strict=True)])]
 
 
-def _dynamic_slice(equation: Equation) -> list[Value]:
+def _dynamic_slice(equation: Equation) -> list[TapeValue]:
     x, *starts = equation.given
     sizes = equation.params["slice_sizes"]
     first = [
@@ -144,7 +144,7 @@ def _dynamic_slice(equation: Equation) -> list[Value]:
     return [_cut(equation, x, [(start, start + int(part), 1) for start, part in zip(first, sizes, strict=True)])]
 
 
-def _cut(equation: Equation, x: Value, ranges: list[tuple[int, int, int]]) -> Value:
+def _cut(equation: Equation, x: TapeValue, ranges: list[tuple[int, int, int]]) -> TapeValue:
     user = equation.next_equation(equation.eqn)
     removed: set[int] = set()
     if user is not None and user.primitive.name == "squeeze":
@@ -163,32 +163,32 @@ def _cut(equation: Equation, x: Value, ranges: list[tuple[int, int, int]]) -> Va
     return x
 
 
-def _gather(equation: Equation) -> list[Value]:
+def _gather(equation: Equation) -> list[TapeValue]:
     """`x[indices]` with arrays of indices."""
     x, indices = equation.given
     return [equation.tape.run("index.Tensor", x, None, out=equation.arrays()[0], indices=[indices.array])]
 
 
-def _scatter(equation: Equation) -> list[Value]:
+def _scatter(equation: Equation) -> list[TapeValue]:
     x, indices, values = equation.given
     out, is_sum = equation.arrays()[0], equation.name == "scatter-add"
     settings = {"indices": [indices.array], "accumulate": is_sum}
     return [equation.tape.run("index_put", x, None, values, out=out, **settings)]
 
 
-def _concatenate(equation: Equation) -> list[Value]:
+def _concatenate(equation: Equation) -> list[TapeValue]:
     out, dim = equation.arrays()[0], int(equation.params["dimension"])
     return [equation.tape.run("cat", list(equation.given), out=out, dim=dim)]
 
 
-def _split(equation: Equation) -> list[Value]:
+def _split(equation: Equation) -> list[TapeValue]:
     sizes, dim = tuple(int(size) for size in equation.params["sizes"]), int(equation.params["axis"])
     if len(set(sizes)) == 1:
         return list(equation.tape.run("split.Tensor", *equation.given, split_size=sizes[0], dim=dim))
     return list(equation.tape.run("split_with_sizes", *equation.given, split_sizes=sizes, dim=dim))
 
 
-def _pad(equation: Equation) -> list[Value]:
+def _pad(equation: Equation) -> list[TapeValue]:
     x, value = equation.given
     widths = equation.params["padding_config"]
     if any(inner for _, _, inner in widths) or value.requires_grad:
@@ -197,7 +197,7 @@ def _pad(equation: Equation) -> list[Value]:
     return [equation.tape.run("constant_pad_nd", x, out=equation.arrays()[0], pad=sides)]
 
 
-def _flip(equation: Equation) -> list[Value]:
+def _flip(equation: Equation) -> list[TapeValue]:
     dims = tuple(int(axis) for axis in equation.params["dimensions"])
     return [equation.tape.run("flip", *equation.given, out=equation.arrays()[0], dims=dims)]
 

@@ -5,7 +5,7 @@ from typing import Any
 from funcnet.operators.graph.composites import einsum_pair, matmul
 from funcnet.operators.graph.equation import Equation, Rule, unknown_node
 from funcnet.operators.graph.primitive_shapes import SHAPE_RULES
-from funcnet.operators.graph.tape import Value
+from funcnet.operators.graph.tape import TapeValue
 
 __all__ = ["FUNCTIONS", "RULES"]
 
@@ -13,7 +13,7 @@ __all__ = ["FUNCTIONS", "RULES"]
 def _one(operation: str, **settings: Any) -> Rule:
     """The rule of a primitive that is an operation of torch."""
 
-    def rule(equation: Equation) -> list[Value]:
+    def rule(equation: Equation) -> list[TapeValue]:
         results = equation.arrays()
         return [equation.tape.run(operation, *equation.given, out=results[0], **settings)]
 
@@ -23,24 +23,24 @@ def _one(operation: str, **settings: Any) -> Rule:
 def _commutative(operation: str, **settings: Any) -> Rule:
     """The rule of a sum or a product. Torch puts a number behind the tensor: `2 * x` is `x * 2`."""
 
-    def rule(equation: Equation) -> list[Value]:
+    def rule(equation: Equation) -> list[TapeValue]:
         given = equation.given[::-1] if equation.is_number(0) else equation.given
         return [equation.tape.run(operation, *given, out=equation.arrays()[0], **settings)]
 
     return rule
 
 
-def _detached(equation: Equation) -> list[Value]:
-    return [Value(one.array) for one in equation.given]
+def _detached(equation: Equation) -> list[TapeValue]:
+    return [TapeValue(one.array) for one in equation.given]
 
 
-def _subtraction(equation: Equation) -> list[Value]:
+def _subtraction(equation: Equation) -> list[TapeValue]:
     if equation.is_number(0):
         return [equation.tape.run("rsub.Scalar", equation.given[1], out=equation.arrays()[0], alpha=1)]
     return _one("sub.Tensor", alpha=1)(equation)
 
 
-def _division(equation: Equation) -> list[Value]:
+def _division(equation: Equation) -> list[TapeValue]:
     numerator, denominator = equation.given
     if equation.is_number(0):
         inverse = equation.tape.run("reciprocal", denominator, out=1 / denominator.array)
@@ -48,7 +48,7 @@ def _division(equation: Equation) -> list[Value]:
     return _one("div.Tensor")(equation)
 
 
-def _power(equation: Equation) -> list[Value]:
+def _power(equation: Equation) -> list[TapeValue]:
     base, exponent = equation.given
     out = equation.arrays()[0]
     if exponent.edge is None and not exponent.shape:
@@ -58,21 +58,21 @@ def _power(equation: Equation) -> list[Value]:
     return [equation.tape.run("pow.Tensor_Tensor", base, exponent, out=out)]
 
 
-def _integer_power(equation: Equation) -> list[Value]:
+def _integer_power(equation: Equation) -> list[TapeValue]:
     exponent, out = equation.params.get("y", 2), equation.arrays()[0]
     if exponent == -1:
         return [equation.tape.run("reciprocal", *equation.given, out=out)]
     return [equation.tape.run("pow.Tensor_Scalar", *equation.given, out=out, exponent=exponent)]
 
 
-def _selection(equation: Equation) -> list[Value]:
+def _selection(equation: Equation) -> list[TapeValue]:
     which, *cases = equation.given
     if len(cases) != 2 or which.dtype != bool:
         return unknown_node(equation)
     return [equation.tape.run("where.self", which, cases[1], cases[0], out=equation.arrays()[0])]
 
 
-def _conversion(equation: Equation) -> list[Value]:
+def _conversion(equation: Equation) -> list[TapeValue]:
     out = equation.arrays()[0]
     (given,) = equation.given
     if out.dtype == given.dtype:
@@ -80,13 +80,13 @@ def _conversion(equation: Equation) -> list[Value]:
     return [equation.tape.run("_to_copy", given, out=out)]
 
 
-def _clamped(equation: Equation) -> list[Value]:
+def _clamped(equation: Equation) -> list[TapeValue]:
     low, x, high = equation.given
     out = equation.arrays()[0]
     return [equation.tape.run("clamp", x, out=out, min=low.array.item(), max=high.array.item())]
 
 
-def _product(equation: Equation) -> list[Value]:
+def _product(equation: Equation) -> list[TapeValue]:
     """Products that `torch.matmul` computes, and the products of `torch.einsum`."""
     a, b = equation.given
     (sum_a, sum_b), (batch_a, batch_b) = dims = equation.params["dimension_numbers"]
@@ -99,21 +99,21 @@ def _product(equation: Equation) -> list[Value]:
         and (b.ndim <= 2 if not leading else a.ndim == b.ndim == len(leading) + 2)
     )
     found = matmul(equation.tape, a, b) if is_matmul else einsum_pair(equation.tape, a, b, dims)
-    return [Value(out, found.edge)]
+    return [TapeValue(out, found.edge)]
 
 
-def _rectified(equation: Equation) -> list[Value]:
+def _rectified(equation: Equation) -> list[TapeValue]:
     return [equation.tape.run("relu", *equation.given)]
 
 
-def _convolution(equation: Equation) -> list[Value]:
+def _convolution(equation: Equation) -> list[TapeValue]:
     params = equation.params
     settings = {"stride": tuple(params["window_strides"]), "dilation": tuple(params["rhs_dilation"])}
     out = equation.arrays()[0]
     return [equation.tape.run("convolution", *equation.given, None, out=out, **settings)]
 
 
-def _maximum(equation: Equation) -> list[Value]:
+def _maximum(equation: Equation) -> list[TapeValue]:
     operation = {"max": "maximum", "min": "minimum"}[equation.name]
     return [equation.tape.run(operation, *equation.given, out=equation.arrays()[0])]
 

@@ -67,8 +67,8 @@ def recording(recorder: "Recorder | None") -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Place:
-    """The place of an array among the operands of `BEGIN`."""
+class OperandNumber:
+    """Stands for an array in recorded arguments: its number among the operands of `BEGIN`."""
 
     index: int
 
@@ -80,7 +80,7 @@ class RecordedCall:
     Attributes:
         name: the name of its plan.
         function: the function.
-        leaves: the leaves of its arguments, with places instead of arrays.
+        leaves: the leaves of its arguments, with numbers of operands in place of arrays.
         structure: the structure of (positional arguments, keyword arguments).
         results: the structure of the results.
     """
@@ -93,7 +93,7 @@ class RecordedCall:
 
     def arguments(self, operands: Sequence[Any]) -> dict[str, Any]:
         """Return {name of a parameter: argument}, with `operands` in the place of arrays."""
-        leaves = [operands[leaf.index] if isinstance(leaf, Place) else leaf for leaf in self.leaves]
+        leaves = [operands[leaf.index] if isinstance(leaf, OperandNumber) else leaf for leaf in self.leaves]
         args, kwargs = jax.tree.unflatten(self.structure, leaves)
         bound = inspect.signature(self.function).bind(*args, **kwargs)
         bound.apply_defaults()
@@ -126,11 +126,11 @@ class Recorder:
         leaves, structure = jax.tree.flatten((args, kwargs))
         # An array that is passed twice remains one array, because functions ask whether `query is key`.
         arrays = list({id(leaf): leaf for leaf in leaves if isinstance(leaf, jax.core.Tracer)}.values())
-        places = {id(array): Place(number) for number, array in enumerate(arrays)}
+        places = {id(array): OperandNumber(number) for number, array in enumerate(arrays)}
         marked = [places.get(id(leaf), leaf) for leaf in leaves]
         number, self.count = self.count, self.count + 1
         inside = BEGIN.bind(*arrays, number=number)
-        given = [inside[leaf.index] if isinstance(leaf, Place) else leaf for leaf in marked]
+        given = [inside[leaf.index] if isinstance(leaf, OperandNumber) else leaf for leaf in marked]
         args, kwargs = jax.tree.unflatten(structure, given)
         with recording(None), jax.disable_jit(False):
             flat, results = jax.tree.flatten(function(*args, **kwargs))

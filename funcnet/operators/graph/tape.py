@@ -17,11 +17,11 @@ from funcnet.operators.graph.aten import ATEN
 from funcnet.operators.graph.aten_values import VALUES
 from funcnet.operators.graph.node import BackwardNode, Edge
 
-__all__ = ["Tape", "Value", "is_inexact", "to_array"]
+__all__ = ["Tape", "TapeValue", "is_inexact", "to_array"]
 
 
 @dataclass(frozen=True, eq=False)
-class Value:
+class TapeValue:
     """A value with the node that receives its gradient.
 
     Attributes:
@@ -68,7 +68,7 @@ def to_array(given: Any) -> Any:
 
 
 def _array(given: Any) -> Any:
-    return given.array if isinstance(given, Value) else given
+    return given.array if isinstance(given, TapeValue) else given
 
 
 class Tape:
@@ -84,14 +84,14 @@ class Tape:
         results: Sequence[Any],
         saved: dict[str, Any] | None = None,
         is_torchs: bool = True,
-    ) -> list[Value]:
+    ) -> list[TapeValue]:
         """Make a node, if a gradient flows to any of the `edges`, and return the results as values."""
         if not any(edges) or not any(map(is_inexact, results)):
-            return [Value(one) for one in results]
+            return [TapeValue(one) for one in results]
         outputs = tuple(jax.ShapeDtypeStruct(one.shape, one.dtype) for one in results)
         made = BackwardNode(name, tuple(edges), outputs, saved or {}, self.count, is_torchs=is_torchs)
         self.count += 1
-        return [Value(one, (made, number) if is_inexact(one) else None) for number, one in enumerate(results)]
+        return [TapeValue(one, (made, number) if is_inexact(one) else None) for number, one in enumerate(results)]
 
     def run(self, name: str, /, *inputs: Any, out: Any = None, **settings: Any) -> Any:
         """Run an operation of torch.

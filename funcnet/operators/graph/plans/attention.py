@@ -14,40 +14,40 @@ import numpy as np
 from funcnet.operators.graph.composites import contiguous, linear, matmul, reshape
 from funcnet.operators.graph.plans.norms import dropped
 from funcnet.operators.graph.plans.single import Plan
-from funcnet.operators.graph.tape import Tape, Value
+from funcnet.operators.graph.tape import Tape, TapeValue
 
 __all__ = ["ATTENTION"]
 
 
-def _added(mask: Any, dtype: Any) -> Value | None:
+def _added(mask: Any, dtype: Any) -> TapeValue | None:
     """Return a mask that is added to scores. True in a boolean mask hides a position."""
     if mask is None or mask.dtype != bool:
         return mask
-    return Value(np.where(mask.array, -np.inf, 0).astype(dtype))
+    return TapeValue(np.where(mask.array, -np.inf, 0).astype(dtype))
 
 
 def scaled_dot_product_attention(
-    tape: Tape, result: Any, function: Any, query: Value, key: Value, value: Value, **others: Any
-) -> Value:
+    tape: Tape, result: Any, function: Any, query: TapeValue, key: TapeValue, value: TapeValue, **others: Any
+) -> TapeValue:
     mask, rate = others["attn_mask"], float(getattr(others["dropout_p"], "array", others["dropout_p"]))
     if mask is not None and mask.dtype == bool:
-        mask = Value(np.where(mask.array, 0, -np.inf).astype(query.dtype))  # False hides here
+        mask = TapeValue(np.where(mask.array, 0, -np.inf).astype(query.dtype))  # False hides here
     settings = {"scale": others["scale"], "is_causal": others["is_causal"], "enable_gqa": others["enable_gqa"]}
     return _sdpa(tape, query, key, value, mask, rate, **settings, out=result)
 
 
 def _sdpa(
     tape: Tape,
-    query: Value,
-    key: Value,
-    value: Value,
-    mask: Value | None,
+    query: TapeValue,
+    key: TapeValue,
+    value: TapeValue,
+    mask: TapeValue | None,
     rate: float,
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
     out: Any = None,
-) -> Value:
+) -> TapeValue:
     """One operation where torch has a fused one for CPU, otherwise a product, a softmax and a product."""
     widths = {one.shape[-1] for one in (query, key, value)}
     is_fused = rate == 0 and {query.ndim, key.ndim, value.ndim} == {4} and len(widths) == 1
@@ -63,7 +63,7 @@ def _sdpa(
     scaled = tape.run("mul.Scalar", query, other=factor if scale is None or scale >= 0 else -factor)
     if is_causal:
         shape = (query.shape[-2], key.shape[-2])
-        mask = Value(np.where(np.tril(np.ones(shape, bool)), 0, -np.inf).astype(query.dtype))
+        mask = TapeValue(np.where(np.tril(np.ones(shape, bool)), 0, -np.inf).astype(query.dtype))
     if enable_gqa:
         repeats = query.shape[-3] // key.shape[-3]
         key, value = (_repeated(tape, one, repeats) for one in (key, value))
@@ -77,7 +77,7 @@ def _sdpa(
     return matmul(tape, weights, value)
 
 
-def _repeated(tape: Tape, x: Value, repeats: int) -> Value:
+def _repeated(tape: Tape, x: TapeValue, repeats: int) -> TapeValue:
     if repeats == 1:
         return x
     found = tape.run("expand", tape.run("unsqueeze", x, dim=-3), size=(*x.shape[:-2], repeats, *x.shape[-2:]))
@@ -103,8 +103,8 @@ def _weights(query: Any, key: Any, mask: Any, is_causal: bool, scale: float | No
 
 
 def in_projection_packed(
-    tape: Tape, result: Any, function: Any, q: Value, k: Value, v: Value, w: Value, b: Value | None
-) -> tuple[Value, ...]:
+    tape: Tape, result: Any, function: Any, q: TapeValue, k: TapeValue, v: TapeValue, w: TapeValue, b: TapeValue | None
+) -> tuple[TapeValue, ...]:
     """One product if the arrays are the same, otherwise a product for each."""
     width = q.shape[-1]
     if k is v and q is k:
@@ -121,7 +121,7 @@ def in_projection_packed(
     return tuple(linear(tape, x, m, n) for x, m, n in zip((q, k, v), weights, biases, strict=True))
 
 
-def _thirds(tape: Tape, x: Value, count: int, width: int) -> tuple[Value, ...]:
+def _thirds(tape: Tape, x: TapeValue, count: int, width: int) -> tuple[TapeValue, ...]:
     """Split the last dimension, and copy the parts one after the other in memory."""
     x = tape.run("view", x, size=(*x.shape[:-1], count, width))
     x = tape.run("transpose.int", tape.run("unsqueeze", x, dim=0), dim0=0, dim1=-2)
@@ -129,19 +129,19 @@ def _thirds(tape: Tape, x: Value, count: int, width: int) -> tuple[Value, ...]:
     return tuple(tape.run("select.int", x, dim=0, index=number) for number in range(count))
 
 
-def in_projection(tape: Tape, result: Any, function: Any, **given: Any) -> tuple[Value, ...]:
+def in_projection(tape: Tape, result: Any, function: Any, **given: Any) -> tuple[TapeValue, ...]:
     return tuple(linear(tape, given[x], given[f"w_{x}"], given[f"b_{x}"]) for x in "qkv")
 
 
 def multi_head_attention_forward(
-    tape: Tape, result: Any, function: Any, query: Value, key: Value, value: Value, **given: Any
-) -> tuple[Value, Value | None]:
+    tape: Tape, result: Any, function: Any, query: TapeValue, key: TapeValue, value: TapeValue, **given: Any
+) -> tuple[TapeValue, TapeValue | None]:
     has_batch, heads = query.ndim == 3, given["num_heads"]
     padding, mask = (_added(given[name], query.dtype) for name in ("key_padding_mask", "attn_mask"))
     if not has_batch:
         images = {id(x): tape.run("unsqueeze", x, dim=1) for x in (query, key, value)}
         query, key, value = (images[id(x)] for x in (query, key, value))
-        padding = None if padding is None else Value(padding.array[None])
+        padding = None if padding is None else TapeValue(padding.array[None])
     length, batch, width = query.shape
     causal = given["is_causal"] and padding is None and not given["need_weights"]
     mask = None if causal else mask
@@ -155,7 +155,7 @@ def multi_head_attention_forward(
     k, v = (x if given[f"static_{name}"] is None else given[f"static_{name}"] for name, x in (("k", k), ("v", v)))
     if given["add_zero_attn"]:
         row = np.zeros((size[0], 1, size[1]), k.dtype)
-        k, v = (tape.run("cat", [x, Value(row)], dim=1) for x in (k, v))
+        k, v = (tape.run("cat", [x, TapeValue(row)], dim=1) for x in (k, v))
         mask, padding = _wider(tape, mask), _wider(tape, padding)
     mask = _merged(tape, mask, padding, heads)
     rate = float(getattr(given["dropout_p"], "array", given["dropout_p"])) if given["training"] else 0.0
@@ -178,7 +178,7 @@ def multi_head_attention_forward(
     return _projected_out(tape, result, rows, weights, given, (length, batch, has_batch))
 
 
-def _projected(tape: Tape, query: Value, key: Value, value: Value, given: Any) -> tuple[Value, ...]:
+def _projected(tape: Tape, query: TapeValue, key: TapeValue, value: TapeValue, given: Any) -> tuple[TapeValue, ...]:
     if not given["use_separate_proj_weight"]:
         w, b = given["in_proj_weight"], given["in_proj_bias"]
         return in_projection_packed(tape, None, None, query, key, value, w, b)
@@ -190,35 +190,40 @@ def _projected(tape: Tape, query: Value, key: Value, value: Value, given: Any) -
     return tuple(linear(tape, x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True))
 
 
-def _with_bias(tape: Tape, x: Value, bias: Value | None, batch: int) -> Value:
+def _with_bias(tape: Tape, x: TapeValue, bias: TapeValue | None, batch: int) -> TapeValue:
     """Append a learned key or value."""
     if bias is None:
         return x
     return tape.run("cat", [x, tape.run("repeat", bias, repeats=(1, batch, 1))], dim=0)
 
 
-def _heads(tape: Tape, x: Value, size: tuple[int, int]) -> Value:
+def _heads(tape: Tape, x: TapeValue, size: tuple[int, int]) -> TapeValue:
     return tape.run("transpose.int", tape.run("view", x, size=(x.shape[0], *size)), dim0=0, dim1=1)
 
 
-def _wider(tape: Tape, mask: Value | None, is_longer: bool = True) -> Value | None:
+def _wider(tape: Tape, mask: TapeValue | None, is_longer: bool = True) -> TapeValue | None:
     """Add a visible key to a mask."""
     return tape.run("constant_pad_nd", mask, pad=(0, 1)) if mask is not None and is_longer else mask
 
 
-def _merged(tape: Tape, mask: Value | None, padding: Value | None, heads: int) -> Value | None:
+def _merged(tape: Tape, mask: TapeValue | None, padding: TapeValue | None, heads: int) -> TapeValue | None:
     """Return the sum of a mask (1 or B·H, L, S) and of hidden keys (B, S)."""
     if padding is None:
         return mask
     batch, keys = padding.shape
     spread = np.broadcast_to(padding.array[:, None, None], (batch, heads, 1, keys))
-    hidden = Value(spread.reshape(batch * heads, 1, keys))
+    hidden = TapeValue(spread.reshape(batch * heads, 1, keys))
     return hidden if mask is None else tape.run("add.Tensor", mask, hidden, alpha=1)
 
 
 def _with_weights(
-    tape: Tape, qkv: tuple[Value, Value, Value], mask: Value | None, rate: float, shares: Any, given: Any
-) -> tuple[Value, Value]:
+    tape: Tape,
+    qkv: tuple[TapeValue, TapeValue, TapeValue],
+    mask: TapeValue | None,
+    rate: float,
+    shares: Any,
+    given: Any,
+) -> tuple[TapeValue, TapeValue]:
     q, k, v = qkv
     scaled = tape.run("mul.Tensor", q, math.sqrt(1 / q.shape[-1]))
     turned = tape.run("transpose.int", k, dim0=-2, dim1=-1)
@@ -237,8 +242,8 @@ def _with_weights(
 
 
 def _projected_out(
-    tape: Tape, result: Any, rows: Value, weights: Value | None, given: Any, shape: tuple[int, int, bool]
-) -> tuple[Value, Value | None]:
+    tape: Tape, result: Any, rows: TapeValue, weights: TapeValue | None, given: Any, shape: tuple[int, int, bool]
+) -> tuple[TapeValue, TapeValue | None]:
     length, batch, has_batch = shape
     y = linear(tape, rows, given["out_proj_weight"], given["out_proj_bias"])
     y = tape.run("view", y, size=(length, batch, y.shape[1]))
@@ -255,7 +260,9 @@ def _projected_out(
 # ------------------------------------------------------------------------------------------- attention of other models
 
 
-def attend(tape: Tape, result: Any, function: Any, query: Value, key: Value, value: Value, **given: Any) -> Any:
+def attend(
+    tape: Tape, result: Any, function: Any, query: TapeValue, key: TapeValue, value: TapeValue, **given: Any
+) -> Any:
     """The attention that transformers calls "eager": a product, a softmax, dropout and a product."""
     if given["heads_last"]:
         query, key, value = (_heads_first(tape, x) for x in (query, key, value))
@@ -277,22 +284,22 @@ def attend(tape: Tape, result: Any, function: Any, query: Value, key: Value, val
     return output, weights
 
 
-def _heads_first(tape: Tape, x: Value) -> Value:
+def _heads_first(tape: Tape, x: TapeValue) -> TapeValue:
     """Move the heads (B, L, H, E) in front of the sequence, right after the operation that computed them: transformers
     does so before it computes the next projection.
     """
     found = tape.run("transpose.int", x, dim0=1, dim1=2)
     if x.edge is None or found.edge is None or x.edge[0].number < 0:
         return found
-    return Value(found.array, (dataclasses.replace(found.edge[0], number=x.edge[0].number + 0.5), 0))
+    return TapeValue(found.array, (dataclasses.replace(found.edge[0], number=x.edge[0].number + 0.5), 0))
 
 
-def split_heads(tape: Tape, result: Any, function: Any, input: Value, num_heads: int) -> Value:
+def split_heads(tape: Tape, result: Any, function: Any, input: TapeValue, num_heads: int) -> TapeValue:
     size = (*input.shape[:-1], num_heads, input.shape[-1] // num_heads)
     return tape.run("transpose.int", reshape(tape, input, size), dim0=-2, dim1=-3)
 
 
-def merge_heads(tape: Tape, result: Any, function: Any, input: Value) -> Value:
+def merge_heads(tape: Tape, result: Any, function: Any, input: TapeValue) -> TapeValue:
     turned = tape.run("transpose.int", input, dim0=-2, dim1=-3)
     return reshape(tape, turned, result.shape)
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from funcnet.operators.graph.tape import Tape, Value
+from funcnet.operators.graph.tape import Tape, TapeValue
 
 __all__ = ["circular"]
 
 
-def circular(tape: Tape, x: Value, pad: Sequence[int]) -> Value:
+def circular(tape: Tape, x: TapeValue, pad: Sequence[int]) -> TapeValue:
     """Pad with the entries of the other end. `pad` has two numbers for each dimension, the last dimension first."""
     sides = [(x.ndim - 1 - n, pad[2 * n], pad[2 * n + 1]) for n in range(len(pad) // 2)]
     shape = list(x.shape)
@@ -23,7 +23,7 @@ def circular(tape: Tape, x: Value, pad: Sequence[int]) -> Value:
         middle[dim] = slice(max(left, 0), shape[dim] - max(right, 0))
         start, end = max(-left, 0), x.shape[dim] - max(-right, 0)
         part = tape.run("slice.Tensor", part, dim=dim, start=start, end=end, step=1)
-    padded = _copied(tape, Value(np.zeros(shape, x.dtype)), tuple(middle), part)
+    padded = _copied(tape, TapeValue(np.zeros(shape, x.dtype)), tuple(middle), part)
     for dim, left, right in sides:
         before, after = max(left, 0), shape[dim] - max(right, 0)
         if left > 0:
@@ -33,12 +33,12 @@ def circular(tape: Tape, x: Value, pad: Sequence[int]) -> Value:
     return padded
 
 
-def _copied_slice(tape: Tape, base: Value, dim: int, to: tuple[int, int], source: tuple[int, int]) -> Value:
+def _copied_slice(tape: Tape, base: TapeValue, dim: int, to: tuple[int, int], source: tuple[int, int]) -> TapeValue:
     part = tape.run("slice.Tensor", base, dim=dim, start=source[0], end=source[1], step=1)
     return _copied(tape, base, (slice(None),) * dim + (slice(*to),), part)
 
 
-def _copied(tape: Tape, base: Value, where: tuple[slice, ...], part: Value) -> Value:
+def _copied(tape: Tape, base: TapeValue, where: tuple[slice, ...], part: TapeValue) -> TapeValue:
     array = base.array.copy()
     array[where] = part.array
     return tape.node("CopySlices", [base.edge, part.edge], [array])[0]

@@ -9,7 +9,7 @@ import numpy as np
 
 from funcnet.operators.graph.composites import contiguous
 from funcnet.operators.graph.plans.single import Plan
-from funcnet.operators.graph.tape import Tape, Value
+from funcnet.operators.graph.tape import Tape, TapeValue
 
 __all__ = ["CLASSES", "cross_entropy"]
 
@@ -25,7 +25,7 @@ def _reduction(given: Any) -> str:
     return "sum" if average is False else "mean"
 
 
-def nll(tape: Tape, x: Value, target: Any, weight: Any, reduction: str, ignored: int) -> Value:
+def nll(tape: Tape, x: TapeValue, target: Any, weight: Any, reduction: str, ignored: int) -> TapeValue:
     """The negative of the scores of the targets. Scores (N, C, …) become (N, C, 1, …) with one dimension."""
     ids, losses, total = _losses(x.array, target.array, weight, ignored)
     out = {"none": losses, "sum": losses.sum(), "mean": losses.sum() / total if total else np.nan}[reduction]
@@ -56,14 +56,28 @@ def _losses(x: Any, target: Any, weight: Any, ignored: int) -> tuple[Any, Any, f
 
 
 def nll_loss(
-    tape: Tape, result: Any, function: Any, input: Value, target: Value, weight: Any, ignore_index: int, **given: Any
-) -> Value:
+    tape: Tape,
+    result: Any,
+    function: Any,
+    input: TapeValue,
+    target: TapeValue,
+    weight: Any,
+    ignore_index: int,
+    **given: Any,
+) -> TapeValue:
     return nll(tape, input, target, weight, _reduction(given), ignore_index)
 
 
 def cross_entropy(
-    tape: Tape, result: Any, function: Any, input: Value, target: Value, weight: Any, ignore_index: int, **given: Any
-) -> Value:
+    tape: Tape,
+    result: Any,
+    function: Any,
+    input: TapeValue,
+    target: TapeValue,
+    weight: Any,
+    ignore_index: int,
+    **given: Any,
+) -> TapeValue:
     reduction, smoothing = _reduction(given), given["label_smoothing"]
     dim = 0 if input.ndim == 1 else 1
     scores = tape.run("_log_softmax", input, dim=dim)
@@ -71,7 +85,7 @@ def cross_entropy(
     if weight is not None:
         size = [1] * input.ndim
         size[dim] = -1
-        spread = Value(weight.array.reshape(size))
+        spread = TapeValue(weight.array.reshape(size))
     if target.shape == input.shape:
         return _of_probabilities(tape, scores, target, spread, smoothing, reduction, dim)
     loss = nll(tape, scores, target, weight, reduction, ignore_index)
@@ -93,8 +107,8 @@ def cross_entropy(
 
 
 def _of_probabilities(
-    tape: Tape, scores: Value, target: Value, weight: Any, smoothing: float, reduction: str, dim: int
-) -> Value:
+    tape: Tape, scores: TapeValue, target: TapeValue, weight: Any, smoothing: float, reduction: str, dim: int
+) -> TapeValue:
     if smoothing > 0:
         kept = tape.run("mul.Scalar", target, other=1 - smoothing)
         target = tape.run("add.Scalar", kept, smoothing / scores.shape[dim])

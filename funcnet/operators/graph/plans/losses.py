@@ -12,7 +12,7 @@ from funcnet.operators.graph.composites import linear, reduced
 from funcnet.operators.graph.plans.classes import cross_entropy
 from funcnet.operators.graph.plans.distances import pairwise
 from funcnet.operators.graph.plans.single import Plan
-from funcnet.operators.graph.tape import Tape, Value
+from funcnet.operators.graph.tape import Tape, TapeValue
 
 __all__ = ["LOSSES"]
 
@@ -32,7 +32,7 @@ def _reduction(given: Any) -> str:
 def _single(operation: str, *tensors: str, settings: tuple[str, ...] = ()) -> Plan:
     """Return the plan of a loss that is one operation, reduction included."""
 
-    def plan(tape: Tape, result: Any, function: Any, input: Value, target: Value, **given: Any) -> Value:
+    def plan(tape: Tape, result: Any, function: Any, input: TapeValue, target: TapeValue, **given: Any) -> TapeValue:
         more = {name: given[name] for name in settings}
         number = NUMBERS[_reduction(given)]
         others = [given[name] for name in tensors]
@@ -46,7 +46,7 @@ def _single(operation: str, *tensors: str, settings: tuple[str, ...] = ()) -> Pl
 def _weighted(operation: Plan, unweighted: Any, divides: bool) -> Plan:
     """Return the plan of a loss of which each entry may have a weight."""
 
-    def plan(tape: Tape, result: Any, function: Any, input: Value, target: Value, **given: Any) -> Value:
+    def plan(tape: Tape, result: Any, function: Any, input: TapeValue, target: TapeValue, **given: Any) -> TapeValue:
         weight = given["weight"]
         if weight is None:
             return operation(tape, result, function, input, target, **given)
@@ -59,33 +59,35 @@ def _weighted(operation: Plan, unweighted: Any, divides: bool) -> Plan:
     return plan
 
 
-def _absolute(tape: Tape, input: Value, target: Value, given: Any) -> Value:
+def _absolute(tape: Tape, input: TapeValue, target: TapeValue, given: Any) -> TapeValue:
     return tape.run("abs", tape.run("sub.Tensor", input, target, alpha=1))
 
 
-def _squared(tape: Tape, input: Value, target: Value, given: Any) -> Value:
+def _squared(tape: Tape, input: TapeValue, target: TapeValue, given: Any) -> TapeValue:
     return tape.run("pow.Tensor_Scalar", tape.run("sub.Tensor", input, target, alpha=1), exponent=2)
 
 
-def _huber(tape: Tape, input: Value, target: Value, given: Any) -> Value:
+def _huber(tape: Tape, input: TapeValue, target: TapeValue, given: Any) -> TapeValue:
     apart, delta = np.abs(input.array - target.array), given["delta"]
     out = np.where(apart < delta, apart**2 / 2, delta * (apart - delta / 2)).astype(input.dtype)
     return tape.run("huber_loss", input, target, out=out, reduction=0, delta=delta)
 
 
-def _l1(tape: Tape, result: Any, function: Any, input: Value, target: Value, **given: Any) -> Value:
+def _l1(tape: Tape, result: Any, function: Any, input: TapeValue, target: TapeValue, **given: Any) -> TapeValue:
     return reduced(tape, _absolute(tape, input, target, given), _reduction(given))
 
 
-def smooth_l1_loss(tape: Tape, result: Any, function: Any, input: Value, target: Value, **given: Any) -> Value:
+def smooth_l1_loss(
+    tape: Tape, result: Any, function: Any, input: TapeValue, target: TapeValue, **given: Any
+) -> TapeValue:
     if given["beta"] == 0:
         return _l1(tape, result, function, input, target, **given)
     return _single("smooth_l1_loss", settings=("beta",))(tape, result, function, input, target, **given)
 
 
 def kl_div(
-    tape: Tape, result: Any, function: Any, input: Value, target: Value, log_target: bool, **given: Any
-) -> Value:
+    tape: Tape, result: Any, function: Any, input: TapeValue, target: TapeValue, log_target: bool, **given: Any
+) -> TapeValue:
     if log_target:
         apart = tape.run("sub.Tensor", target, input, alpha=1)
         loss = tape.run("mul.Tensor", tape.run("exp", target), apart)
@@ -98,10 +100,17 @@ def kl_div(
 
 
 def poisson_nll_loss(
-    tape: Tape, result: Any, function: Any, input: Value, target: Value, log_input: bool, full: bool, **given: Any
-) -> Value:
+    tape: Tape,
+    result: Any,
+    function: Any,
+    input: TapeValue,
+    target: TapeValue,
+    log_input: bool,
+    full: bool,
+    **given: Any,
+) -> TapeValue:
     if target.dtype.kind in "iub":
-        target = Value(target.array.astype(input.dtype))
+        target = TapeValue(target.array.astype(input.dtype))
     if log_input:
         product = tape.run("mul.Tensor", target, input)
         loss = tape.run("sub.Tensor", tape.run("exp", input), product, alpha=1)
@@ -113,7 +122,7 @@ def poisson_nll_loss(
     return reduced(tape, loss, _reduction(given))
 
 
-def _stirling(tape: Tape, x: Value) -> Value:
+def _stirling(tape: Tape, x: TapeValue) -> TapeValue:
     """Stirling's approximation of log(x!), `x·log(x) - x + log(2πx)/2` for x over 1."""
     last = tape.run("log", tape.run("mul.Scalar", x, other=2 * math.pi))
     last = tape.run("mul.Scalar", last, other=0.5)
@@ -123,14 +132,14 @@ def _stirling(tape: Tape, x: Value) -> Value:
 
 
 def gaussian_nll_loss(
-    tape: Tape, result: Any, function: Any, input: Value, target: Value, var: Any, full: bool, **given: Any
-) -> Value:
-    if not isinstance(var, Value):
-        var = Value(np.full(input.shape, var, input.dtype))
+    tape: Tape, result: Any, function: Any, input: TapeValue, target: TapeValue, var: Any, full: bool, **given: Any
+) -> TapeValue:
+    if not isinstance(var, TapeValue):
+        var = TapeValue(np.full(input.shape, var, input.dtype))
     if var.shape != input.shape and var.shape == input.shape[:-1]:
         var = tape.run("unsqueeze", var, dim=-1)
     copy = tape.run("clone", var)
-    var = Value(np.maximum(copy.array, np.asarray(given["eps"], copy.dtype)), copy.edge)
+    var = TapeValue(np.maximum(copy.array, np.asarray(given["eps"], copy.dtype)), copy.edge)
     logarithm = tape.run("log", var)
     square = tape.run("pow.Tensor_Scalar", tape.run("sub.Tensor", input, target, alpha=1), exponent=2)
     total = tape.run("add.Tensor", logarithm, tape.run("div.Tensor", square, var), alpha=1)
@@ -141,8 +150,8 @@ def gaussian_nll_loss(
 
 
 def hinge_embedding_loss(
-    tape: Tape, result: Any, function: Any, input: Value, target: Value, margin: float, **given: Any
-) -> Value:
+    tape: Tape, result: Any, function: Any, input: TapeValue, target: TapeValue, margin: float, **given: Any
+) -> TapeValue:
     apart = tape.run("sub.Tensor", np.asarray(margin, input.dtype), input, alpha=1)
     clamped, zeros = tape.run("clamp_min", apart, min=0), np.zeros_like(input.array)
     first = tape.run("where.self", target.array != 1, clamped, zeros)
@@ -151,15 +160,24 @@ def hinge_embedding_loss(
 
 
 def margin_ranking_loss(
-    tape: Tape, result: Any, function: Any, input1: Value, input2: Value, target: Value, margin: float, **given: Any
-) -> Value:
+    tape: Tape,
+    result: Any,
+    function: Any,
+    input1: TapeValue,
+    input2: TapeValue,
+    target: TapeValue,
+    margin: float,
+    **given: Any,
+) -> TapeValue:
     apart = tape.run("sub.Tensor", input1, input2, alpha=1)
     sign = tape.run("neg", target) if target.requires_grad else (-target.array).astype(input1.dtype)
     loss = tape.run("add.Scalar", tape.run("mul.Tensor", sign, apart), margin)
     return reduced(tape, tape.run("clamp_min", loss, min=0), _reduction(given))
 
 
-def multilabel_margin_loss(tape: Tape, result: Any, function: Any, input: Value, target: Value, **given: Any) -> Value:
+def multilabel_margin_loss(
+    tape: Tape, result: Any, function: Any, input: TapeValue, target: TapeValue, **given: Any
+) -> TapeValue:
     """The node saves which classes are targets."""
     rows = np.atleast_2d(target.array)
     is_target = np.zeros(rows.shape, input.dtype)
@@ -171,8 +189,8 @@ def multilabel_margin_loss(tape: Tape, result: Any, function: Any, input: Value,
 
 
 def multilabel_soft_margin_loss(
-    tape: Tape, result: Any, function: Any, input: Value, target: Value, weight: Value | None, **given: Any
-) -> Value:
+    tape: Tape, result: Any, function: Any, input: TapeValue, target: TapeValue, weight: TapeValue | None, **given: Any
+) -> TapeValue:
     log_of = lambda x: tape.run("log_sigmoid_forward", x, buffer=np.exp(-np.abs(x.array)))
     first = tape.run("mul.Tensor", target, log_of(input))
     rest = tape.run("rsub.Scalar", target, other=1, alpha=1)
@@ -183,14 +201,21 @@ def multilabel_soft_margin_loss(
     return reduced(tape, tape.run("div.Tensor", total, input.shape[-1]), _reduction(given))
 
 
-def _cosine_parts(tape: Tape, x: Value, y: Value, dim: int, more: float = 0.0) -> Value:
+def _cosine_parts(tape: Tape, x: TapeValue, y: TapeValue, dim: int, more: float = 0.0) -> TapeValue:
     total = tape.run("sum.dim_IntList", tape.run("mul.Tensor", x, y), dim=(dim,), keepdim=False)
     return tape.run("add.Scalar", total, more) if more else total
 
 
 def cosine_embedding_loss(
-    tape: Tape, result: Any, function: Any, input1: Value, input2: Value, target: Value, margin: float, **given: Any
-) -> Value:
+    tape: Tape,
+    result: Any,
+    function: Any,
+    input1: TapeValue,
+    input2: TapeValue,
+    target: TapeValue,
+    margin: float,
+    **given: Any,
+) -> TapeValue:
     dim = target.ndim
     product = _cosine_parts(tape, input1, input2, dim)
     first = _cosine_parts(tape, input1, input1, dim, 1e-12)
@@ -206,8 +231,8 @@ def cosine_embedding_loss(
 
 
 def triplet_margin_loss(
-    tape: Tape, result: Any, function: Any, anchor: Value, positive: Value, negative: Value, **given: Any
-) -> Value:
+    tape: Tape, result: Any, function: Any, anchor: TapeValue, positive: TapeValue, negative: TapeValue, **given: Any
+) -> TapeValue:
     p, eps, is_python = given.get("p", 2.0), given.get("eps", 1e-6), "distance_function" in given
     near, far = pairwise(tape, anchor, positive, p, eps), pairwise(tape, anchor, negative, p, eps)
     if given["swap"]:
@@ -218,7 +243,9 @@ def triplet_margin_loss(
     return reduced(tape, loss, _reduction(given))
 
 
-def ctc_loss(tape: Tape, result: Any, function: Any, log_probs: Value, targets: Value, **given: Any) -> Value:
+def ctc_loss(
+    tape: Tape, result: Any, function: Any, log_probs: TapeValue, targets: TapeValue, **given: Any
+) -> TapeValue:
     lengths = {
         name: tuple(int(n) for n in np.ravel(getattr(given[name], "array", given[name])))
         for name in ("input_lengths", "target_lengths")
@@ -237,8 +264,8 @@ def ctc_loss(tape: Tape, result: Any, function: Any, log_probs: Value, targets: 
 
 
 def linear_cross_entropy(
-    tape: Tape, result: Any, function: Any, input: Value, linear_weight: Value, target: Value, **given: Any
-) -> Value:
+    tape: Tape, result: Any, function: Any, input: TapeValue, linear_weight: TapeValue, target: TapeValue, **given: Any
+) -> TapeValue:
     classes, spread = linear_weight.shape[0], linear_weight.shape[1:-1]
     bias = given["linear_bias"]
     weight = linear_weight

@@ -8,7 +8,7 @@ import numpy as np
 
 from funcnet.operators.graph.composites import contiguous
 from funcnet.operators.graph.plans.single import Plan
-from funcnet.operators.graph.tape import Tape, Value
+from funcnet.operators.graph.tape import Tape, TapeValue
 
 __all__ = ["NORMS", "dropped"]
 
@@ -25,12 +25,12 @@ def layer_norm(
     tape: Tape,
     result: Any,
     function: Any,
-    input: Value,
+    input: TapeValue,
     normalized_shape: int | Sequence[int],
-    weight: Value | None,
-    bias: Value | None,
+    weight: TapeValue | None,
+    bias: TapeValue | None,
     eps: float,
-) -> Value:
+) -> TapeValue:
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     axes = tuple(range(input.ndim - len(shape), input.ndim))
     mean, scale = _statistics(input.array, axes, eps, keepdims=True)
@@ -39,8 +39,8 @@ def layer_norm(
 
 
 def group_norm(
-    tape: Tape, result: Any, function: Any, input: Value, num_groups: int, weight: Any, bias: Any, eps: float
-) -> Value:
+    tape: Tape, result: Any, function: Any, input: TapeValue, num_groups: int, weight: Any, bias: Any, eps: float
+) -> TapeValue:
     n, c = input.shape[:2]
     mean, scale = _statistics(input.array.reshape(n, num_groups, -1), (2,), eps)
     settings = {"N": n, "C": c, "HxW": math.prod(input.shape[2:]), "group": num_groups, "eps": eps}
@@ -49,8 +49,8 @@ def group_norm(
 
 
 def _batch_norm(
-    tape: Tape, result: Any, x: Value, weight: Any, bias: Any, mean: Any, var: Any, training: bool, eps: float
-) -> Value:
+    tape: Tape, result: Any, x: TapeValue, weight: Any, bias: Any, mean: Any, var: Any, training: bool, eps: float
+) -> TapeValue:
     empty = np.zeros((0,), x.dtype)
     found = (empty, empty)
     if training:
@@ -60,7 +60,7 @@ def _batch_norm(
 
 
 def batch_norm(
-    tape: Tape, result: Any, function: Any, input: Value, running_mean: Any, running_var: Any, **others: Any
+    tape: Tape, result: Any, function: Any, input: TapeValue, running_mean: Any, running_var: Any, **others: Any
 ) -> Any:
     weight, bias, training, eps = (others[name] for name in ("weight", "bias", "training", "eps"))
     # In training, torch has updated the running statistics by the time that its node is read.
@@ -72,7 +72,7 @@ def batch_norm(
 
 
 def instance_norm(
-    tape: Tape, result: Any, function: Any, input: Value, running_mean: Any, running_var: Any, **others: Any
+    tape: Tape, result: Any, function: Any, input: TapeValue, running_mean: Any, running_var: Any, **others: Any
 ) -> Any:
     n, c = input.shape[:2]
     repeated = lambda one: None if one is None else tape.run("repeat", one, repeats=(n,))
@@ -91,8 +91,8 @@ def instance_norm(
 
 
 def rms_norm(
-    tape: Tape, result: Any, function: Any, input: Value, normalized_shape: Any, weight: Any, eps: float | None
-) -> Value:
+    tape: Tape, result: Any, function: Any, input: TapeValue, normalized_shape: Any, weight: Any, eps: float | None
+) -> TapeValue:
     count = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
     eps = float(np.finfo(input.dtype).eps) if eps is None else eps
     square = tape.run("pow.Tensor_Scalar", input, exponent=2)
@@ -103,8 +103,8 @@ def rms_norm(
 
 
 def local_response_norm(
-    tape: Tape, result: Any, function: Any, input: Value, size: int, alpha: float, beta: float, k: float
-) -> Value:
+    tape: Tape, result: Any, function: Any, input: TapeValue, size: int, alpha: float, beta: float, k: float
+) -> TapeValue:
     sides, pool = (size // 2, (size - 1) // 2), {"ceil_mode": False, "count_include_pad": True}
     square = tape.run("mul.Tensor", input, input)
     if input.ndim == 3:
@@ -122,7 +122,9 @@ def local_response_norm(
     return tape.run("div.Tensor", input, tape.run("pow.Tensor_Scalar", total, exponent=beta), out=result)
 
 
-def normalize(tape: Tape, result: Any, function: Any, input: Value, p: float, dim: Any, eps: float, **_: Any) -> Value:
+def normalize(
+    tape: Tape, result: Any, function: Any, input: TapeValue, p: float, dim: Any, eps: float, **_: Any
+) -> TapeValue:
     dims = (dim,) if isinstance(dim, int) else tuple(dim)
     norm = tape.run("linalg_vector_norm", input, ord=p, dim=dims, keepdim=True)
     below = tape.run("expand", tape.run("clamp_min", norm, min=eps), size=input.shape)
@@ -132,7 +134,7 @@ def normalize(tape: Tape, result: Any, function: Any, input: Value, p: float, di
 # ------------------------------------------------------------------------------------------------------------ dropout
 
 
-def dropped(tape: Tape, result: Any, x: Value, p: float, noise: Any, shift: Any = None) -> Value:
+def dropped(tape: Tape, result: Any, x: TapeValue, p: float, noise: Any, shift: Any = None) -> TapeValue:
     """Multiply by random numbers: zeros, and `1 / (1 - p)` where an entry is kept."""
     if p == 1:
         return tape.run("mul.Tensor", x, np.zeros((), x.dtype), out=result)
@@ -142,14 +144,16 @@ def dropped(tape: Tape, result: Any, x: Value, p: float, noise: Any, shift: Any 
 
 
 def _dropout(is_feature: bool = False, is_alpha: bool = False, dims: int = 0) -> Plan:
-    def plan(tape: Tape, result: Any, function: Any, input: Value, p: Any, training: bool, rng: Any, **_: Any) -> Value:
-        rate = float(p.array if isinstance(p, Value) else p)
+    def plan(
+        tape: Tape, result: Any, function: Any, input: TapeValue, p: Any, training: bool, rng: Any, **_: Any
+    ) -> TapeValue:
+        rate = float(p.array if isinstance(p, TapeValue) else p)
         x, missing = input, dims and input.ndim == dims + 1
         if missing:
             x = tape.run("unsqueeze", input, dim=0)
         if rate == 0 or not training or not input.array.size:
             return tape.run("squeeze.dim", x, dim=0) if missing else x
-        key = rng.array if isinstance(rng, Value) else rng
+        key = rng.array if isinstance(rng, TapeValue) else rng
         on = lambda fill: np.asarray(function(np.full_like(x.array, fill), rate, True, rng=key))
         noise = shift = None
         if rate < 1:

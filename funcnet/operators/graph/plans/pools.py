@@ -8,13 +8,13 @@ import numpy as np
 from funcnet.operators.graph.plans.circular import circular
 from funcnet.operators.graph.plans.products import numbers
 from funcnet.operators.graph.plans.single import Plan
-from funcnet.operators.graph.tape import Tape, Value
+from funcnet.operators.graph.tape import Tape, TapeValue
 
 __all__ = ["POOLS"]
 
 
 def _bare(given: Any) -> Any:
-    return given.array if isinstance(given, Value) else given
+    return given.array if isinstance(given, TapeValue) else given
 
 
 def _with_indices(function: Any, result: Any, arguments: dict[str, Any]) -> tuple[Any, Any]:
@@ -48,7 +48,7 @@ def _max_pool(dims: int) -> Plan:
         found, places = tape.run(operation, x, out=(y, indices), **settings)
         if dims == 1:
             found = tape.run("squeeze.dim", found, dim=-2)
-            places = Value(places.array.squeeze(-2))
+            places = TapeValue(places.array.squeeze(-2))
         return (found, places) if isinstance(result, tuple) else found
 
     return plan
@@ -59,14 +59,14 @@ def _avg_pool(dims: int) -> Plan:
         tape: Tape,
         result: Any,
         function: Any,
-        input: Value,
+        input: TapeValue,
         kernel_size: Any,
         stride: Any,
         padding: Any,
         ceil_mode: bool,
         count_include_pad: bool,
         divisor_override: int | None = None,
-    ) -> Value:
+    ) -> TapeValue:
         size = numbers(kernel_size, dims)
         settings = {"kernel_size": size, "stride": _stride(stride, size)}
         settings["padding"] = numbers(padding, dims)
@@ -91,12 +91,12 @@ def _lp_pool(dims: int) -> Plan:
         tape: Tape,
         result: Any,
         function: Any,
-        input: Value,
+        input: TapeValue,
         norm_type: float,
         kernel_size: Any,
         stride: Any,
         ceil_mode: bool,
-    ) -> Value:
+    ) -> TapeValue:
         size = numbers(kernel_size, dims)
         power = tape.run("pow.Tensor_Scalar", input, exponent=norm_type)
         wide = result.astype(np.float64)
@@ -110,13 +110,13 @@ def _lp_pool(dims: int) -> Plan:
     return plan
 
 
-def _adaptive_size(given: Any, input: Value, dims: int) -> list[int]:
+def _adaptive_size(given: Any, input: TapeValue, dims: int) -> list[int]:
     sizes = numbers(given, dims)
     return [input.shape[n - dims] if size is None else size for n, size in zip(range(dims), sizes, strict=True)]
 
 
 def _adaptive_avg_pool(dims: int) -> Plan:
-    def plan(tape: Tape, result: Any, function: Any, input: Value, output_size: Any) -> Value:
+    def plan(tape: Tape, result: Any, function: Any, input: TapeValue, output_size: Any) -> TapeValue:
         size = _adaptive_size(output_size, input, dims)
         if dims == 1:
             x = tape.run("unsqueeze", input, dim=-2)
@@ -142,7 +142,7 @@ def _adaptive_max_pool(dims: int) -> Plan:
             y, indices = (np.expand_dims(one, -2) for one in (y, indices))
         found, places = tape.run(f"adaptive_max_pool{max(dims, 2)}d", x, out=(y, indices))
         if dims == 1:
-            found, places = tape.run("squeeze.dim", found, dim=-2), Value(places.array.squeeze(-2))
+            found, places = tape.run("squeeze.dim", found, dim=-2), TapeValue(places.array.squeeze(-2))
         return (found, places) if isinstance(result, tuple) else found
 
     return plan
@@ -162,7 +162,7 @@ def _fractional_max_pool(dims: int) -> Plan:
 
 
 def _max_unpool(dims: int) -> Plan:
-    def plan(tape: Tape, result: Any, function: Any, input: Value, indices: Value, **_: Any) -> Value:
+    def plan(tape: Tape, result: Any, function: Any, input: TapeValue, indices: TapeValue, **_: Any) -> TapeValue:
         if dims > 1:
             return tape.run(f"max_unpool{dims}d", input, indices, out=result)
         x = tape.run("unsqueeze", input, dim=-1)
@@ -172,7 +172,9 @@ def _max_unpool(dims: int) -> Plan:
     return plan
 
 
-def pad(tape: Tape, result: Any, function: Any, input: Value, pad: Any, mode: str, value: float | None) -> Value:
+def pad(
+    tape: Tape, result: Any, function: Any, input: TapeValue, pad: Any, mode: str, value: float | None
+) -> TapeValue:
     sides = tuple(int(side) for side in pad)
     if mode == "constant":
         return tape.run("constant_pad_nd", input, out=result, pad=sides)
@@ -182,11 +184,11 @@ def pad(tape: Tape, result: Any, function: Any, input: Value, pad: Any, mode: st
     return tape.run(f"{kind}_pad{len(sides) // 2}d", input, out=result, padding=sides)
 
 
-def fold(tape: Tape, result: Any, function: Any, input: Value, output_size: Any, **settings: Any) -> Value:
+def fold(tape: Tape, result: Any, function: Any, input: TapeValue, output_size: Any, **settings: Any) -> TapeValue:
     return tape.run("col2im", input, out=result, **{name: numbers(one, 2) for name, one in settings.items()})
 
 
-def unfold(tape: Tape, result: Any, function: Any, input: Value, **settings: Any) -> Value:
+def unfold(tape: Tape, result: Any, function: Any, input: TapeValue, **settings: Any) -> TapeValue:
     return tape.run("im2col", input, out=result, **{name: numbers(one, 2) for name, one in settings.items()})
 
 
@@ -194,14 +196,14 @@ def interpolate(
     tape: Tape,
     result: Any,
     function: Any,
-    input: Value,
+    input: TapeValue,
     size: Any = None,
     scale_factor: Any = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
-) -> Value:
+) -> TapeValue:
     dims = input.ndim - 2
     if mode == "area":
         return _adaptive_avg_pool(dims)(tape, result, None, input, result.shape[2:])
@@ -220,15 +222,21 @@ def interpolate(
     return tape.run(operation, input, out=result, **settings)
 
 
-def upsample_nearest(tape: Tape, result: Any, function: Any, input: Value, size: Any, scale_factor: Any) -> Value:
+def upsample_nearest(
+    tape: Tape, result: Any, function: Any, input: TapeValue, size: Any, scale_factor: Any
+) -> TapeValue:
     return interpolate(tape, result, None, input, size, scale_factor)
 
 
-def upsample_bilinear(tape: Tape, result: Any, function: Any, input: Value, size: Any, scale_factor: Any) -> Value:
+def upsample_bilinear(
+    tape: Tape, result: Any, function: Any, input: TapeValue, size: Any, scale_factor: Any
+) -> TapeValue:
     return interpolate(tape, result, None, input, size, scale_factor, "bilinear", True)
 
 
-def affine_grid(tape: Tape, result: Any, function: Any, theta: Value, size: Any, align_corners: bool | None) -> Value:
+def affine_grid(
+    tape: Tape, result: Any, function: Any, theta: TapeValue, size: Any, align_corners: bool | None
+) -> TapeValue:
     return tape.run("affine_grid_generator", theta, out=result, size=tuple(size), align_corners=bool(align_corners))
 
 
@@ -236,12 +244,12 @@ def grid_sample(
     tape: Tape,
     result: Any,
     function: Any,
-    input: Value,
-    grid: Value,
+    input: TapeValue,
+    grid: TapeValue,
     mode: str,
     padding_mode: str,
     align_corners: bool | None,
-) -> Value:
+) -> TapeValue:
     settings = {
         "interpolation_mode": ["bilinear", "nearest", "bicubic"].index(mode),
         "padding_mode": ["zeros", "border", "reflection"].index(padding_mode),

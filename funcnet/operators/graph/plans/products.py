@@ -8,7 +8,7 @@ import numpy as np
 from funcnet.operators.graph.composites import linear as linear_of
 from funcnet.operators.graph.composites import reshape
 from funcnet.operators.graph.plans.single import Plan
-from funcnet.operators.graph.tape import Tape, Value
+from funcnet.operators.graph.tape import Tape, TapeValue
 
 __all__ = ["PRODUCTS", "numbers", "spread_over"]
 
@@ -19,13 +19,21 @@ def numbers(given: Any, count: int) -> tuple[Any, ...]:
     return found * count if len(found) == 1 else found
 
 
-def linear(tape: Tape, result: Any, function: Any, input: Value, weight: Value, bias: Value | None) -> Value:
+def linear(
+    tape: Tape, result: Any, function: Any, input: TapeValue, weight: TapeValue, bias: TapeValue | None
+) -> TapeValue:
     return linear_of(tape, input, weight, bias)
 
 
 def bilinear(
-    tape: Tape, result: Any, function: Any, input1: Value, input2: Value, weight: Value, bias: Value | None
-) -> Value:
+    tape: Tape,
+    result: Any,
+    function: Any,
+    input1: TapeValue,
+    input2: TapeValue,
+    weight: TapeValue,
+    bias: TapeValue | None,
+) -> TapeValue:
     first = tape.run("view", input1, size=(-1, input1.shape[-1]))
     second = tape.run("view", input2, size=(-1, input2.shape[-1]))
     settings = {"expand1": (1, 3), "expand2": (0,), "expand3": (1, 2), "sumdim": (2, 3)}
@@ -35,15 +43,21 @@ def bilinear(
     return found if bias is None else tape.run("add.Tensor", found, bias, out=result, alpha=1)
 
 
-def spread_over(tape: Tape, x: Value, dims: int) -> Value:
+def spread_over(tape: Tape, x: TapeValue, dims: int) -> TapeValue:
     """Add a batch of one example if the input has none."""
     return x if x.ndim == dims + 2 else tape.run("unsqueeze", x, dim=0)
 
 
 def _convolution(dims: int, is_transposed: bool = False) -> Plan:
     def plan(
-        tape: Tape, result: Any, function: Any, input: Value, weight: Value, bias: Value | None, **settings: Any
-    ) -> Value:
+        tape: Tape,
+        result: Any,
+        function: Any,
+        input: TapeValue,
+        weight: TapeValue,
+        bias: TapeValue | None,
+        **settings: Any,
+    ) -> TapeValue:
         x = spread_over(tape, input, dims)
         stride, dilation = numbers(settings["stride"], dims), numbers(settings["dilation"], dims)
         padding = settings["padding"]
@@ -74,7 +88,9 @@ def _convolution(dims: int, is_transposed: bool = False) -> Plan:
     return plan
 
 
-def conv_tbc(tape: Tape, result: Any, function: Any, input: Value, weight: Value, bias: Value, pad: int) -> Value:
+def conv_tbc(
+    tape: Tape, result: Any, function: Any, input: TapeValue, weight: TapeValue, bias: TapeValue, pad: int
+) -> TapeValue:
     return tape.run("conv_tbc", input, weight, bias, out=result, pad=pad)
 
 
@@ -82,13 +98,13 @@ def embedding(
     tape: Tape,
     result: Any,
     function: Any,
-    input: Value,
-    weight: Value,
+    input: TapeValue,
+    weight: TapeValue,
     padding_idx: int | None,
     scale_grad_by_freq: bool,
     sparse: bool,
     **_: Any,
-) -> Value:
+) -> TapeValue:
     if padding_idx is None:
         padding_idx = -1
     settings = {"padding_idx": padding_idx, "scale_grad_by_freq": scale_grad_by_freq, "sparse": sparse}
@@ -96,8 +112,14 @@ def embedding(
 
 
 def embedding_bag(
-    tape: Tape, result: Any, function: Any, input: Value, weight: Value, offsets: Value | None, **settings: Any
-) -> Value:
+    tape: Tape,
+    result: Any,
+    function: Any,
+    input: TapeValue,
+    weight: TapeValue,
+    offsets: TapeValue | None,
+    **settings: Any,
+) -> TapeValue:
     """Bags in rows become one list of ids with offsets."""
     ids, weights = input.array, settings["per_sample_weights"]
     if ids.ndim == 2:
@@ -116,7 +138,7 @@ def embedding_bag(
     )
 
 
-def _bags(ids: Any, starts: Any, has_end: bool, padding: int, mode: int, weight: Value) -> dict[str, Any]:
+def _bags(ids: Any, starts: Any, has_end: bool, padding: int, mode: int, weight: TapeValue) -> dict[str, Any]:
     """Return the bag of each id, the size of each bag, and the place of the maximum in each column."""
     bags = len(starts) - has_end
     which = np.searchsorted(starts[:bags], np.arange(len(ids)), side="right") - 1

@@ -13,15 +13,15 @@ import numpy as np
 from funcnet.operators.graph.composites import contiguous, linear, matmul
 from funcnet.operators.graph.plans.norms import dropped
 from funcnet.operators.graph.plans.single import Plan
-from funcnet.operators.graph.tape import Tape, Value
+from funcnet.operators.graph.tape import Tape, TapeValue
 
 __all__ = ["RECURRENT"]
 
-State = tuple[Value, ...]
+State = tuple[TapeValue, ...]
 Step = Callable[..., State]
 
 
-def _lstm(tape: Tape, x: Value | Callable[[], Value], state: State, weights: Sequence[Any]) -> State:
+def _lstm(tape: Tape, x: TapeValue | Callable[[], TapeValue], state: State, weights: Sequence[Any]) -> State:
     """One step: h, c. `weights` are those of the state, the bias of the state, and the projection."""
     h, c = state
     hidden = linear(tape, h, weights[0], weights[1])
@@ -37,7 +37,7 @@ def _lstm(tape: Tape, x: Value | Callable[[], Value], state: State, weights: Seq
     return h, c
 
 
-def _gru(tape: Tape, x: Value | Callable[[], Value], state: State, weights: Sequence[Any]) -> State:
+def _gru(tape: Tape, x: TapeValue | Callable[[], TapeValue], state: State, weights: Sequence[Any]) -> State:
     x = x() if callable(x) else x
     size = x.shape[1] // 3
     r, z, n = tape.run("unsafe_split.Tensor", x, split_size=size, dim=1)
@@ -51,7 +51,7 @@ def _gru(tape: Tape, x: Value | Callable[[], Value], state: State, weights: Sequ
 
 
 def _simple(activation: str) -> Step:
-    def step(tape: Tape, x: Value | Callable[[], Value], state: State, weights: Sequence[Any]) -> State:
+    def step(tape: Tape, x: TapeValue | Callable[[], TapeValue], state: State, weights: Sequence[Any]) -> State:
         hidden = linear(tape, state[0], weights[0], weights[1])
         total = tape.run("add.Tensor", hidden, x() if callable(x) else x, alpha=1)
         return (tape.run(activation, total),)
@@ -68,7 +68,7 @@ STEPS: dict[str, Step] = {
 
 
 def _cell(name: str) -> Plan:
-    def plan(tape: Tape, result: Any, function: Any, input: Value, hx: Any, **given: Any) -> Any:
+    def plan(tape: Tape, result: Any, function: Any, input: TapeValue, hx: Any, **given: Any) -> Any:
         state = tuple(hx) if name == "lstm" else (hx,)
         inputs = lambda: linear(tape, input, given["w_ih"], given["b_ih"])
         found = STEPS[name](tape, inputs, state, (given["w_hh"], given["b_hh"]))
@@ -77,7 +77,9 @@ def _cell(name: str) -> Plan:
     return plan
 
 
-def _layer(tape: Tape, name: str, x: Value, state: State, weights: Sequence[Any], reverse: bool) -> tuple[Value, State]:
+def _layer(
+    tape: Tape, name: str, x: TapeValue, state: State, weights: Sequence[Any], reverse: bool
+) -> tuple[TapeValue, State]:
     """Run one direction of a layer: the products with the inputs of all steps at once, then step by step."""
     w_ih, w_hh, b_ih, b_hh, projection = weights
     inputs = list(tape.run("unbind.int", linear(tape, x, w_ih, b_ih), dim=0))
@@ -89,17 +91,17 @@ def _layer(tape: Tape, name: str, x: Value, state: State, weights: Sequence[Any]
 
 
 def _fused(
-    tape: Tape, x: Value, state: State, weights: Sequence[Any], reverse: bool, settings: dict[str, Any]
-) -> tuple[Value, State]:
+    tape: Tape, x: TapeValue, state: State, weights: Sequence[Any], reverse: bool, settings: dict[str, Any]
+) -> tuple[TapeValue, State]:
     """Run one direction of an LSTM as one operation of oneDNN."""
     w_ih, w_hh, b_ih, b_hh, _ = weights
-    bare = [None if one is None else Value(one.array) for one in weights]
-    start = tuple(Value(one.array) for one in state)
-    output, (h, c) = _layer(Tape(), "lstm", Value(x.array), start, bare, reverse)
-    b_ih = Value(np.zeros_like(w_ih.array)) if b_ih is None else b_ih
-    b_hh = Value(np.zeros_like(w_hh.array)) if b_hh is None else b_hh
+    bare = [None if one is None else TapeValue(one.array) for one in weights]
+    start = tuple(TapeValue(one.array) for one in state)
+    output, (h, c) = _layer(Tape(), "lstm", TapeValue(x.array), start, bare, reverse)
+    b_ih = TapeValue(np.zeros_like(w_ih.array)) if b_ih is None else b_ih
+    b_hh = TapeValue(np.zeros_like(w_hh.array)) if b_hh is None else b_hh
     if not settings["has_biases"]:
-        b_ih, b_hh = Value(np.zeros_like(w_ih.array)), Value(np.zeros_like(w_hh.array))
+        b_ih, b_hh = TapeValue(np.zeros_like(w_ih.array)), TapeValue(np.zeros_like(w_hh.array))
     out = (output.array, h.array, c.array)
     found = tape.run("mkldnn_rnn_layer", x, w_ih, w_hh, b_ih, b_hh, *state, out=out, reverse=reverse, **settings)
     return found[0], tuple(found[1:])
@@ -110,9 +112,9 @@ def _layers(name: str) -> Plan:
         tape: Tape,
         result: Any,
         function: Any,
-        input: Value,
+        input: TapeValue,
         hx: Any,
-        params: Sequence[Value],
+        params: Sequence[TapeValue],
         has_biases: bool,
         num_layers: int,
         dropout: Any,
@@ -163,14 +165,14 @@ def _layers(name: str) -> Plan:
     return plan
 
 
-def _weights(given: Sequence[Value], has_biases: bool) -> list[Any]:
+def _weights(given: Sequence[TapeValue], has_biases: bool) -> list[Any]:
     """Return w_ih, w_hh, b_ih, b_hh and the projection, None where there is none."""
     rest = list(given[4 if has_biases else 2 :])
     biases = list(given[2:4]) if has_biases else [None, None]
     return [*given[:2], *biases, rest[0] if rest else None]
 
 
-def _states(tape: Tape, given: Sequence[Value], is_fused: bool) -> Callable[[int], State]:
+def _states(tape: Tape, given: Sequence[TapeValue], is_fused: bool) -> Callable[[int], State]:
     """Return a function from the number of a layer to its first state."""
     if is_fused:
         return lambda place: tuple(tape.run("select.int", one, dim=0, index=place) for one in given)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from funcnet.operators.graph.tape import Tape, Value
+from funcnet.operators.graph.tape import Tape, TapeValue
 
 __all__ = ["SINGLE"]
 
@@ -21,27 +21,27 @@ def single(operation: str, *settings: str, **fixed: Any) -> Plan:
         **fixed: other values that it saves.
     """
 
-    def plan(tape: Tape, result: Any, function: Any, input: Value, **arguments: Any) -> Value:
+    def plan(tape: Tape, result: Any, function: Any, input: TapeValue, **arguments: Any) -> TapeValue:
         return tape.run(operation, input, out=result, **{name: arguments[name] for name in settings}, **fixed)
 
     return plan
 
 
-def logsigmoid(tape: Tape, result: Any, function: Any, input: Value) -> Value:
+def logsigmoid(tape: Tape, result: Any, function: Any, input: TapeValue) -> TapeValue:
     buffer = np.exp(-np.abs(input.array))
     return tape.run("log_sigmoid_forward", input, out=result, buffer=buffer)
 
 
-def softsign(tape: Tape, result: Any, function: Any, input: Value) -> Value:
+def softsign(tape: Tape, result: Any, function: Any, input: TapeValue) -> TapeValue:
     below = tape.run("add.Tensor", tape.run("abs", input), 1, alpha=1)
     return tape.run("div.Tensor", input, below, out=result)
 
 
-def tanhshrink(tape: Tape, result: Any, function: Any, input: Value) -> Value:
+def tanhshrink(tape: Tape, result: Any, function: Any, input: TapeValue) -> TapeValue:
     return tape.run("sub.Tensor", input, tape.run("tanh", input), out=result, alpha=1)
 
 
-def prelu(tape: Tape, result: Any, function: Any, input: Value, weight: Value) -> Value:
+def prelu(tape: Tape, result: Any, function: Any, input: TapeValue, weight: TapeValue) -> TapeValue:
     size = [1] * input.ndim
     if input.ndim > 1:
         size[1] = weight.array.size
@@ -50,8 +50,8 @@ def prelu(tape: Tape, result: Any, function: Any, input: Value, weight: Value) -
 
 
 def rrelu(
-    tape: Tape, result: Any, function: Any, input: Value, lower: float, upper: float, training: bool, **others: Any
-) -> Value:
+    tape: Tape, result: Any, function: Any, input: TapeValue, lower: float, upper: float, training: bool, **others: Any
+) -> TapeValue:
     noise = np.zeros_like(input.array)
     if training:
         rng = getattr(others["rng"], "array", others["rng"])
@@ -68,8 +68,8 @@ def default_dim(ndim: int) -> int:
 
 def _softmax_of(operation: str, negates: bool = False) -> Plan:
     def plan(
-        tape: Tape, result: Any, function: Any, input: Value, dim: int | None = None, dtype: Any = None, **_: Any
-    ) -> Value:
+        tape: Tape, result: Any, function: Any, input: TapeValue, dim: int | None = None, dtype: Any = None, **_: Any
+    ) -> TapeValue:
         x = tape.run("neg", input) if negates else input
         if dtype is not None and np.dtype(dtype) != x.dtype:
             x = tape.run("_to_copy", x, out=x.array.astype(dtype))
@@ -79,13 +79,13 @@ def _softmax_of(operation: str, negates: bool = False) -> Plan:
 
 
 def gumbel_softmax(
-    tape: Tape, result: Any, function: Any, logits: Value, tau: float, hard: bool, dim: int, **others: Any
-) -> Value:
-    rng = others["rng"].array if isinstance(others["rng"], Value) else others["rng"]
+    tape: Tape, result: Any, function: Any, logits: TapeValue, tau: float, hard: bool, dim: int, **others: Any
+) -> TapeValue:
+    rng = others["rng"].array if isinstance(others["rng"], TapeValue) else others["rng"]
     soft = np.asarray(function(logits.array, tau, False, dim=dim, rng=rng)) if hard else result
     noisy = tape.run("add.Tensor", logits, np.zeros_like(logits.array), alpha=1)
     value = tape.run("_softmax", tape.run("div.Tensor", noisy, tau), out=soft, dim=dim)
-    return tape.run("add.Tensor", Value(result - soft), value, out=result, alpha=1) if hard else value
+    return tape.run("add.Tensor", TapeValue(result - soft), value, out=result, alpha=1) if hard else value
 
 
 SINGLE: Mapping[str, Plan] = {
