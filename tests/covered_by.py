@@ -58,6 +58,16 @@ COVERED_BY = {
     "heads/fill_mask.py": "serving/test_inference.py",
     "heads/reading/{examples,glue,squad,tables}.py": "heads/test_reading.py",
     "operators/binding.py": "operators/test_operator.py",
+    "operators/graph/aten_values.py": "operators/graph/test_layers.py operators/graph/test_functions.py",
+    "operators/graph/composites.py": "operators/graph/test_layers.py operators/graph/test_primitives.py",
+    "operators/graph/{equation,evaluation,primitive_shapes,tape}.py": "operators/graph/test_primitives.py",
+    "operators/graph/picture.py": "operators/graph/test_backward_graph.py",
+    "operators/graph/plans/{attention,circular,classes,distances,losses}.py": (
+        "operators/graph/test_layers.py operators/graph/test_functions.py operators/graph/test_bert.py"
+    ),
+    "operators/graph/plans/{norms,pools,products,recurrent,single}.py": (
+        "operators/graph/test_layers.py operators/graph/test_functions.py"
+    ),
     "operators/formulas.py": "operators/test_operator.py",
     "operators/schema.py": "operators/test_parsing.py",
     "operators/varying.py": "functional/test_linear_cross_entropy.py operators/test_primitives.py",

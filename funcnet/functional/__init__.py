@@ -100,6 +100,7 @@ from funcnet.functional.sparse import embedding, embedding_bag, embedding_renorm
 from funcnet.functional.unpooling import max_unpool1d, max_unpool2d, max_unpool3d
 from funcnet.functional.upsampling import interpolate, upsample, upsample_bilinear, upsample_nearest
 from funcnet.functional.vision import affine_grid, grid_sample
+from funcnet.operators.graph.recording import recorded as _recorded
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -229,6 +230,9 @@ __all__ = [
     "upsample_bilinear",
     "upsample_nearest",
 ]
+
+# Calls of these names are recorded while `operators.graph.backward` builds a graph. Calls inside this folder are not.
+globals().update({_name: _recorded(globals()[_name], is_beside=True) for _name in __all__})
 
 if not _typing.TYPE_CHECKING:  # otherwise mypy would accept every name
     __getattr__ = _absent.refusal("F", __name__, _absent.ABSENT)

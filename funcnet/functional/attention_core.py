@@ -18,10 +18,12 @@ import jax.numpy as jnp
 
 from funcnet.functional import checks
 from funcnet.functional.softmax import softmax
+from funcnet.operators.graph.recording import recorded
 
 __all__ = ["attend", "masked", "masked_softmax"]
 
 
+@recorded
 def attend(
     query: jax.Array,
     key: jax.Array,

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from funcnet.functional import checks
+from funcnet.operators.graph.recording import recorded
 from funcnet.operators.varying import vary_like
 
 __all__ = ["batch_norm", "batch_norm_and_count", "bound_axes", "normalise_batch"]
@@ -104,6 +105,7 @@ def batch_norm(
     )[:3]
 
 
+@recorded
 def batch_norm_and_count(
     input: jax.Array,
     running_mean: jax.Array | None,

@@ -1,5 +1,6 @@
 """Operators that are declared once, with their signature, their derivative and an implementation for each platform."""
 
+from funcnet.operators import graph
 from funcnet.operators.checking import check
 from funcnet.operators.foreign import ForeignKernel
 from funcnet.operators.operator import Operator, define, get, load, table
@@ -16,6 +17,7 @@ __all__ = [
     "check",
     "define",
     "get",
+    "graph",
     "load",
     "parse",
     "table",

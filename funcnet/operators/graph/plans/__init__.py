@@ -1,0 +1,44 @@
+"""Plans: for each function of `funcnet.functional`, the operations of torch that it runs on CPU.
+
+A plan is called with the tape, the results of the function, the function, and the arguments under their names, in which
+arrays are values. It returns values in the structure of the results. Their numbers are replaced by those of the
+results.
+"""
+
+from collections.abc import Mapping
+
+from funcnet.operators.graph.plans.attention import ATTENTION
+from funcnet.operators.graph.plans.classes import CLASSES
+from funcnet.operators.graph.plans.distances import DISTANCES
+from funcnet.operators.graph.plans.losses import LOSSES
+from funcnet.operators.graph.plans.norms import NORMS
+from funcnet.operators.graph.plans.pools import POOLS
+from funcnet.operators.graph.plans.products import PRODUCTS
+from funcnet.operators.graph.plans.recurrent import RECURRENT
+from funcnet.operators.graph.plans.single import SINGLE, Plan
+
+__all__ = ["OPENED", "PLANS", "UNPLANNED"]
+
+PLANS: Mapping[str, Plan] = {
+    **ATTENTION,
+    **CLASSES,
+    **DISTANCES,
+    **LOSSES,
+    **NORMS,
+    **POOLS,
+    **PRODUCTS,
+    **RECURRENT,
+    **SINGLE,
+}
+
+# With these arguments, torch runs other operations, so the call is opened.
+UNPLANNED: Mapping[str, str] = {
+    "triplet_margin_with_distance_loss": "distance_function",
+    **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), "lengths"),
+}
+
+# Functions without a plan, with the reason.
+OPENED: Mapping[str, str] = {
+    "embedding_renorm": "torch changes the weight without recording it",
+    "one_hot": "the results are integers",
+}
