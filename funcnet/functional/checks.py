@@ -254,13 +254,13 @@ def fits(where: str, name: str, value: Any, dtype: Any) -> None:
 
 
 def reduction_name(
-    where: str, reduction: str, size_average: bool | None = None, reduce: bool | None = None, stacklevel: int = 3
+    where: str, reduction: str, size_average: bool | None = None, reduce: bool | None = None, stacklevel: int = 4
 ) -> str:
     """Return `reduction`, or raise ValueError if it is not 'none', 'mean' or 'sum'.
 
     If one of torch's deprecated arguments `size_average` and `reduce` is given, it overrides `reduction`, and a
-    DeprecationWarning with the given `stacklevel` is issued. If `size_average` or `reduce` is an array, a TypeError is
-    raised.
+    DeprecationWarning with the given `stacklevel` is issued. The default is that of a public function, whose wrapper is
+    a level too (`operators/graph/recording.py`). If `size_average` or `reduce` is an array, a TypeError is raised.
     """
     if hasattr(size_average, "shape") or hasattr(reduce, "shape"):
         raise TypeError(

@@ -190,7 +190,7 @@ def linear_cross_entropy(
             f"{where}: the options are ignored; computing in chunks requires class ids, a linear_weight of two "
             f"dimensions and no label smoothing, got target {target.dtype}, linear_weight {linear_weight.shape}, "
             f"label_smoothing {label_smoothing}.",
-            stacklevel=2,
+            stacklevel=3,  # the wrapper of the public name is a level
         )
     checks.probability(where, "label_smoothing", label_smoothing)
     axis = min(len(logits_shape) - 1, 1)

@@ -214,7 +214,7 @@ def kl_div(
         warnings.warn(
             f"{where}: reduction='mean' divides by the number of elements, which does not give the divergence. "
             "Use reduction='batchmean'.",
-            stacklevel=2,
+            stacklevel=3,  # the wrapper of the public name is a level
         )
     input, target = checks.floating(where, "input", input), checks.floating(where, "target", target)
     checks.one_dtype(where, input=input, target=target)

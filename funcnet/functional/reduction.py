@@ -68,7 +68,7 @@ def matched(where: str, input: jax.Array, target: jax.Array) -> tuple[jax.Array,
         warnings.warn(
             f"{where}: target has shape {target.shape}, but input has shape {input.shape}. The two are broadcast, "
             "which is rarely intended.",
-            stacklevel=3,
+            stacklevel=4,  # the wrapper of the public name is a level
         )
     dtype = checks.wide_dtype(input)
     return input.astype(dtype), target.astype(dtype)

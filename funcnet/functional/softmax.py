@@ -130,7 +130,7 @@ def gumbel_softmax(
     logits = checks.floating("F.gumbel_softmax", "logits", logits)
     rng = checks.key("F.gumbel_softmax", rng)
     if eps != 1e-10:
-        warnings.warn("F.gumbel_softmax: eps has no effect. Omit it.", DeprecationWarning, 2)
+        warnings.warn("F.gumbel_softmax: eps has no effect. Omit it.", DeprecationWarning, 3)
     wide = logits.astype(checks.wide_dtype(logits))
     noise = jax.random.gumbel(rng, wide.shape, wide.dtype)
     soft = _softmax("F.gumbel_softmax", jax.nn.softmax, (wide + noise) / tau, dim, None)
@@ -149,7 +149,7 @@ def _softmax(where: str, function: Any, input: jax.Array, dim: int | None, dtype
         warnings.warn(
             f"{where}: dim is missing; expected a dimension, got None for an input of shape {input.shape}. As in "
             f"torch, dimension {dim} is used. Pass dim={dim} or dim=-1.",
-            stacklevel=3,
+            stacklevel=4,  # the wrapper of the public name is a level
         )
     ndim = max(input.ndim, 1)
     if not -ndim <= dim < ndim:

@@ -139,7 +139,7 @@ def upsample_bilinear(input: jax.Array, size: Sizes = None, scale_factor: Factor
 
 
 def _warn(where: str, instead: str) -> None:
-    warnings.warn(f"{where} is deprecated. Use {instead}.", DeprecationWarning, 3)
+    warnings.warn(f"{where} is deprecated. Use {instead}.", DeprecationWarning, 4)
 
 
 def _interpolate(

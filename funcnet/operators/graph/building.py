@@ -14,6 +14,7 @@ from funcnet.operators.graph.node import BackwardNode
 from funcnet.operators.graph.plans import PLANS, UNPLANNED
 from funcnet.operators.graph.recording import Recorder, recording
 from funcnet.operators.graph.tape import TapeValue, is_inexact, to_array
+from funcnet.operators.native.library import allowed
 
 __all__ = ["backward"]
 
@@ -77,7 +78,8 @@ def backward(function: Callable[..., Any], argnums: int | Sequence[int] | None =
                 flat, shapes = jax.tree.flatten(function(*args, **kwargs))
             return flat
 
-        closed = jax.make_jaxpr(run)(*(leaf for _, leaf in leaves))
+        with allowed(False):  # functions without a plan are opened into operations of JAX
+            closed = jax.make_jaxpr(run)(*(leaf for _, leaf in leaves))
         found = Evaluation(recorder.calls, PLANS).run(closed.jaxpr, closed.consts, values)
         _check_results(found)
         results = jax.tree.unflatten(shapes, [one.array for one in found])
