@@ -166,6 +166,7 @@ def test_the_backward_of_a_function_is_recorded(tmp_path):
     assert recording.model.weight.grad is None
 
 
+@pytest.mark.slow  # reads packages that only the verification fetches
 @pytest.mark.parametrize("name", MODELS)
 def test_a_recorded_model_computes_the_same(name):
     """Outputs are equal bit for bit, and the facts of `self.layer(x)` are what forward hooks see."""
