@@ -12,7 +12,6 @@ exported programs contain a conditional for each choice.
 """
 
 import functools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -21,6 +20,7 @@ import jax
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Primitive
 from jax.interpreters import ad, batching, mlir
 
+from funcnet.operators.primitives import device_count
 from funcnet.operators.varying import vary_like
 
 __all__ = ["KernelProduct", "Product", "batched", "bilinear", "default_program", "form", "transposed"]
@@ -176,15 +176,8 @@ def _lower(index: int, context: Any, a: Any, b: Any, *, forms: tuple[Any, ...]) 
         if context.module_context.lowering_parameters.for_export:  # a kernel may be missing elsewhere
             chosen = chosen.fallback
         else:
-            chosen = functools.partial(chosen, devices=_devices(context.module_context.axis_context))
+            chosen = functools.partial(chosen, devices=device_count(context))
     return mlir.lower_fun(chosen, multiple_results=False)(context, a, b)
-
-
-def _devices(context: Any) -> int:
-    """Return the number of devices that share the arrays of a program."""
-    if hasattr(context, "manual_axes"):  # inside a `shard_map`: those of the other axes
-        return math.prod(size for name, size in context.mesh.shape.items() if name not in context.manual_axes)
-    return int(context.num_devices)
 
 
 @functools.lru_cache(maxsize=4096)  # a model repeats its shapes: each is traced forward, backward and in every jit

@@ -7,6 +7,7 @@ reference in forward mode and the derivatives in reverse mode. The derivatives o
 """
 
 import functools
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from funcnet.operators.binding import Settings
 from funcnet.operators.foreign import ForeignKernel, run_foreign
 from funcnet.operators.varying import vary_like
 
-__all__ = ["PLATFORMS", "OperatorCall", "changes", "primitive"]
+__all__ = ["PLATFORMS", "OperatorCall", "changes", "device_count", "primitive"]
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 Function = Callable[..., Any]
@@ -150,8 +151,18 @@ def _lower(platform: str | None, context: Any, *operands: Any, call: OperatorCal
         wide = mapped if operator.is_mapped else None
         run = functools.partial(run_foreign, chosen, values, wide, _maps(call), context.avals_out)
         return mlir.lower_fun(run, multiple_results=True)(context, *operands)
+    if getattr(chosen, "takes_devices", False):
+        chosen = functools.partial(chosen, devices=device_count(context))
     function = functools.partial(_checked_results, platform, call, chosen, tuple(context.avals_out))
     return mlir.lower_fun(function, multiple_results=True)(context, *operands)
+
+
+def device_count(context: Any) -> int:
+    """Return the number of devices that share the arrays of a program that is being lowered."""
+    axes = context.module_context.axis_context
+    if hasattr(axes, "manual_axes"):  # inside a `shard_map`: those of the other axes
+        return math.prod(size for name, size in axes.mesh.shape.items() if name not in axes.manual_axes)
+    return int(axes.num_devices)
 
 
 def _checked_results(

@@ -85,6 +85,7 @@ def _operators() -> dict[str, Operator]:
         "layer_norm": _operator("layer_norm", "Tensor weight, Tensor bias", "d, d", "... d", centred=True),
         "rms_norm": _operator("rms_norm", "Tensor weight", "d", "... d", centred=False),
         "group_norm": _operator("group_norm", "Tensor weight, Tensor bias", "g k, g k", "... g k s", centred=True),
+        "sum_of_blocks": _sum_of_blocks(),
     }
 
 
@@ -191,7 +192,7 @@ def _first(backward: Operator, centred: bool, grouped: bool) -> Callable[..., di
     ) -> dict[str, jax.Array]:
         split: Any = (lambda one, more: one) if grouped else _in_blocks
         of_input, *sums = backward(split(grad, 1), split(input, 1), *(split(one, 0) for one in moments), weight, eps)
-        every = (of_input.reshape(input.shape), *(_total(one, weight.ndim) for one in sums))
+        every = (of_input.reshape(input.shape), *(_operators()["sum_of_blocks"](one, weight.ndim) for one in sums))
         return dict(zip(("input", "weight", "bias"), every, strict=False))
 
     def layer(
@@ -214,8 +215,33 @@ def _in_blocks(array: jax.Array, more: int) -> jax.Array:
     return array.reshape(*before[:-1], blocks, rows // blocks, *after)
 
 
-def _total(sums: jax.Array, ndim: int) -> jax.Array:
-    return sums.sum(tuple(range(sums.ndim - ndim)))
+def _sum_of_blocks() -> Operator:
+    """The sum over all dimensions but the last `keep`.
+
+    XLA adds in an order that depends on its flags. On one device, the sum is therefore written out, so that the bits of
+    a run do not depend on them.
+    """
+
+    def plain(parts: jax.Array, keep: int) -> jax.Array:
+        return parts.sum(tuple(range(parts.ndim - keep)))
+
+    def on_cpu(parts: jax.Array, keep: int, devices: int) -> jax.Array:
+        if devices > 1 or not all(isinstance(size, int) for size in parts.shape):
+            return plain(parts, keep)
+        parts = parts.reshape(-1, *parts.shape[parts.ndim - keep :])
+        while len(parts) > 1:
+            half = len(parts) // 2
+            rest = parts[2 * half :]
+            parts = parts[:half] + parts[half : 2 * half]
+            parts = jnp.concatenate([parts, rest]) if len(rest) else parts
+        return parts[0]
+
+    on_cpu.takes_devices = True  # type: ignore[attr-defined]
+    made = define("funcnet::sum_of_blocks(Tensor parts, int keep) -> Tensor")
+    made.reference(plain)
+    made.impl("cpu", on_cpu)
+    made.derivative(parts=lambda grad, parts: jnp.broadcast_to(grad, parts.shape))
+    return made
 
 
 def _second(axes: tuple[int, ...], centred: bool, grouped: bool) -> Callable[..., dict[str, jax.Array]]:
