@@ -152,7 +152,8 @@ def _lower(platform: str | None, context: Any, *operands: Any, call: OperatorCal
         run = functools.partial(run_foreign, chosen, values, wide, _maps(call), context.avals_out)
         return mlir.lower_fun(run, multiple_results=True)(context, *operands)
     if getattr(chosen, "takes_devices", False):
-        chosen = functools.partial(chosen, devices=device_count(context))
+        alone = functools.partial(chosen, devices=device_count(context))
+        chosen = operator.get_reference() if is_exported else alone
     function = functools.partial(_checked_results, platform, call, chosen, tuple(context.avals_out))
     return mlir.lower_fun(function, multiple_results=True)(context, *operands)
 
