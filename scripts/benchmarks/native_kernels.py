@@ -127,8 +127,8 @@ def jax_run(case: Case, kernels: bool) -> Callable[[], list[Any]]:
     given = jax.device_put([gradient, *arrays])
     with native.allowed(kernels):
         compiled = jax.jit(both).lower(*given).compile()
-    if kernels and "funcnet" not in compiled.as_text():
-        raise SystemExit(f"{case}: no kernel is used: {native.describe()}")
+        if kernels and "funcnet" not in compiled.as_text():
+            raise SystemExit(f"{case}: no kernel is used: {native.describe()}")
     return lambda: jax.block_until_ready(compiled(*given))
 
 

@@ -175,7 +175,8 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := set(options.models) - set(MODELS):
         parser.error(f"unknown models {', '.join(sorted(unknown))}; expected some of {', '.join(MODELS)}")
-    print(native.describe())
+    with native.allowed(True):
+        print(native.describe())
     print(f"{'model':14} {'torch':>10} {'kernels':>10} {'kernels / torch':>24} {'XLA / torch':>24}")
     for name in options.models or MODELS:
         model = MODELS[name]()

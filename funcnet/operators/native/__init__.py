@@ -1,7 +1,7 @@
 """Kernels in C++ for operations that XLA computes slowly on CPU. They are operators, built when they are first used.
 
-Without a compiler, or with FUNCNET_NATIVE=0, XLA computes these operations. Inside `with allowed(False):`, programs are
-traced without kernels, as exported programs must be.
+FUNCNET_NATIVE=1 turns them on, and so does `with allowed(True):`, for programs that are traced inside it. Without a
+compiler, XLA computes these operations.
 """
 
 from funcnet.operators.native.convolution import convolution, convolution_input, convolution_weight
