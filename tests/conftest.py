@@ -67,6 +67,7 @@ if os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS") == "1":  # the many small pr
 assert len(jax.devices("cpu")) == 8, "a multi-device test never skips: 8 CPU devices must be there"
 
 HERE = Path(__file__).parent
+XLA_FLAGS = os.environ["XLA_FLAGS"]
 
 
 def _imported(path: Path) -> set[str]:
@@ -101,7 +102,11 @@ _generators: dict[str, tuple[np.random.Generator, dict]] = {}  # those of test m
 
 
 def pytest_collection_finish() -> None:
-    """What torch, JAX and the tests brought stays: looking through it again and again took a fourteenth of the time."""
+    """Check that no module of the tests changes XLA's flags when it is imported, because processes that tests start
+    inherit them: with other flags, a run may have other bits, on some processors only.
+
+    What torch, JAX and the tests brought stays: looking through it again and again took a fourteenth of the time."""
+    assert os.environ["XLA_FLAGS"] == XLA_FLAGS, "a module changed XLA_FLAGS; expected it to set them in a process"
     for name, module in list(sys.modules.items()):
         if name.startswith("tests."):
             for variable, value in vars(module).items():

@@ -1,13 +1,11 @@
 """Measure the addition of 8 million int8 beside LiteRT's kernels, each on one thread of one core, in alternation.
 
-Run `python -m tests.quantization.addition_speed`. The last line is the ratio to XNNPACK of the fastest rounds: other
-programs on the machine only ever make a round slower.
+    XLA_FLAGS=--xla_cpu_multi_thread_eigen=false python -m tests.quantization.addition_speed
+
+The last line is the ratio to XNNPACK of the fastest rounds: other programs on the machine only ever make a round slower.
 """
 
 import os
-
-os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false"
-
 import time
 
 import jax
@@ -17,8 +15,6 @@ from ai_edge_litert.interpreter import Interpreter
 
 from funcnet.quantization import QParams, add
 from tests.quantization.tflite_models import REFERENCE, XNNPACK, add_model
-
-jax.config.update("jax_cpu_enable_async_dispatch", False)  # runs on the calling thread, as LiteRT does
 
 COUNT, ROUNDS = 8_000_000, 100
 
@@ -34,6 +30,7 @@ def litert(model, arrays, kernels):
 
 def main() -> None:
     """Print the milliseconds of each kernel, and the ratio."""
+    jax.config.update("jax_cpu_enable_async_dispatch", False)  # runs on the calling thread, as LiteRT does
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     values = np.random.default_rng(0).integers(-128, 128, (2, COUNT)).astype(np.int8)

@@ -17,7 +17,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 # A part of the key of JAX's caches of traced programs: a program that was traced with kernels is not used without them.
-# Off unless FUNCNET_NATIVE=1: docs/decisions/2026-11-28-native-kernels.md says what is not understood yet.
+# Off unless FUNCNET_NATIVE=1: docs/decisions/2026-11-28-native-kernels.md says why.
 allowed = jax.make_user_context(os.environ.get("FUNCNET_NATIVE") == "1")
 
 LIBRARIES = {
