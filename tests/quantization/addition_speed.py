@@ -2,7 +2,8 @@
 
     XLA_FLAGS=--xla_cpu_multi_thread_eigen=false python -m tests.quantization.addition_speed
 
-The last line is the ratio to XNNPACK of the fastest rounds: other programs on the machine only ever make a round slower.
+The last line is the ratio to XNNPACK of the fastest rounds: other programs on the machine only ever make a
+round slower.
 """
 
 import os
