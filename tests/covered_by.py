@@ -39,6 +39,7 @@ COVERED_BY = {
     "figures.py": "train/test_surroundings.py quantization/test_quantization_loss.py sklearn/test_pictures.py",
     "functional/absent.py": "functional/test_signatures.py",
     "functional/attention_blocks.py": "functional/test_context_parallel.py",
+    "functional/batch_records.py": "functional/test_batchnorm.py operators/native/test_batchnorm.py",
     "functional/channelshuffle.py": "functional/test_shuffle.py",
     "functional/checks.py": "functional/test_signatures.py",
     "functional/conv_transpose.py": "functional/test_conv.py",

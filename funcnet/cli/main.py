@@ -15,6 +15,8 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, TextIO
 
+from funcnet.cli.huge_pages import use_huge_pages
+
 __all__ = ["main"]
 
 
@@ -30,6 +32,8 @@ def main(arguments: list[str] | None = None) -> None:
             the pipe.
         ValueError, OSError: instead of exit code 2, if the environment variable FUNCNET_TRACEBACK is set.
     """
+    if arguments is None:
+        use_huge_pages()
     parsed = None
     with _signals(leave_installed=arguments is None):
         from funcnet.cli.commands import moved_path_hint, parse  # takes about a second

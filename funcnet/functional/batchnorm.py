@@ -21,13 +21,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from funcnet.functional import checks
+from funcnet.functional.batch_records import Groups, exchange, local_record, merge, merge_all, spread, sum_over
 from funcnet.operators.graph.recording import recorded
 from funcnet.operators.varying import vary_like
 
 __all__ = ["batch_norm", "batch_norm_and_count", "bound_axes", "normalise_batch"]
 
 AxisName = Hashable | Sequence[Hashable] | None
-Groups = Sequence[Sequence[int]] | None
 
 
 def batch_norm(
@@ -234,11 +234,6 @@ def _spread_mask(mask: jax.Array, input: jax.Array) -> jax.Array:
 # ------------------------------------------------------------------------------------------------ the mathematics
 
 
-def _spread(vector: jax.Array, ndim: int) -> jax.Array:
-    """Reshape a vector (C,) to (1, C, 1, …)."""
-    return vector.reshape(1, -1, *(1,) * (ndim - 2))
-
-
 def _reciprocal_std(var: jax.Array, eps: float) -> jax.Array:
     return 1 / jnp.sqrt(var + eps)
 
@@ -250,9 +245,9 @@ def _affine(x: jax.Array, mean: jax.Array, rest: Any, var: jax.Array, weight: An
     scale = _reciprocal_std(var, eps)
     if weight is not None:
         scale = scale * weight
-    out = _centre(x, mean, rest) * _spread(scale, x.ndim)
+    out = _centre(x, mean, rest) * spread(scale, x.ndim)
     if bias is not None:
-        out = out + _spread(bias, x.ndim)
+        out = out + spread(bias, x.ndim)
     return out.astype(x.dtype)
 
 
@@ -268,8 +263,8 @@ def _affine_by_running(
 
 
 def _centre(x: jax.Array, mean: jax.Array, rest: jax.Array | None) -> jax.Array:
-    out = x.astype(mean.dtype) - _spread(mean, x.ndim)
-    return out if rest is None else out - _spread(rest, x.ndim)
+    out = x.astype(mean.dtype) - spread(mean, x.ndim)
+    return out if rest is None else out - spread(rest, x.ndim)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(6, 7, 8))
@@ -288,8 +283,8 @@ def normalise_batch(
 
     If the mask excludes all entries, `old_mean` and `old_var` replace the statistics of the batch.
     """
-    record = _local_record(x, mask, old_mean.dtype)
-    count, mean, rest, squares = _merge(*record) if not names else _merge_all(*_exchange(record, names, groups))
+    record = local_record(x, mask, old_mean.dtype)
+    count, mean, rest, squares = merge(*record) if not names else merge_all(*exchange(record, names, groups))
     some = count > 0
     mean, rest = jnp.where(some, mean, old_mean), jnp.where(some, rest, 0)
     var = jnp.where(some, squares / jnp.maximum(count, 1), old_var)
@@ -302,13 +297,15 @@ def normalise_batch_jvp(eps: float, names: Any, groups: Groups, primals: Any, ta
     dx, _, d_old_mean, d_old_var, d_weight, d_bias = tangents
     out = normalise_batch(*primals, eps, names, groups)
     _, count, mean, rest, var = out
+    # Apart from those of the result, so that XLA computes the differences again, and does not keep them in memory.
+    mean, rest = lax.optimization_barrier((mean, rest))
     centred, dx32 = _centre(x, mean, rest), dx.astype(mean.dtype)
     per_std = _reciprocal_std(var, eps)
     if mask is not None:  # a masked NaN must not be multiplied, because NaN times a zero cotangent is NaN
-        centred = jnp.where(mask | jnp.isfinite(centred * _spread(per_std, x.ndim)), centred, 0)
+        centred = jnp.where(mask | jnp.isfinite(centred * spread(per_std, x.ndim)), centred, 0)
     axes = (0, *range(2, x.ndim))
     counted = dx32 if mask is None else jnp.where(mask, dx32, 0)
-    sums = _sum_over(jnp.stack([counted.sum(axes), (centred * counted).sum(axes)]), names, groups)
+    sums = sum_over(jnp.stack([counted.sum(axes), (centred * counted).sum(axes)]), names, groups)
     sums = sums / jnp.maximum(count, 1)
     some = count > 0
     d_mean, d_var = jnp.where(some, sums[0], d_old_mean), jnp.where(some, 2 * sums[1], d_old_var)
@@ -319,78 +316,6 @@ def normalise_batch_jvp(eps: float, names: Any, groups: Groups, primals: Any, ta
     b = b if d_weight is None else b + d_weight
     # Stacked into one array, so that the transpose is a single sum over the devices.
     a, b = vary_like(jnp.stack([a, b]), x)
-    normal = centred * _spread(per_std, x.ndim)
-    dy = dx32 * _spread(scale, x.ndim) + _spread(a, x.ndim) + normal * _spread(b, x.ndim)
+    normal = centred * spread(per_std, x.ndim)
+    dy = dx32 * spread(scale, x.ndim) + spread(a, x.ndim) + normal * spread(b, x.ndim)
     return out, (dy.astype(x.dtype), jnp.zeros_like(count), d_mean, jnp.zeros_like(rest), d_var)
-
-
-def _local_record(x: jax.Array, mask: jax.Array | None, dtype: Any) -> tuple[jax.Array, ...]:
-    """Return the record of this device's part of the batch: count (), mean (C,), remainder (C,) and M2 (C,)."""
-    axes = (0, *range(2, x.ndim))
-    x = x.astype(dtype)
-    if mask is None:
-        count = jnp.full((), x.size // max(x.shape[1], 1), dtype)
-        counted = lambda values: values
-    else:
-        count = mask.sum(dtype=dtype)
-        counted = lambda values: jnp.where(mask, values, 0)
-    divisor = jnp.maximum(count, 1)
-    # On a GPU, XLA would compute the mean several times, in different orders: the remainder of another rounding.
-    mean = lax.optimization_barrier(counted(x).sum(axes) / divisor)
-    difference = counted(x - _spread(mean, x.ndim))
-    rest = difference.sum(axes) / divisor
-    squares = (difference * difference).sum(axes)
-    squares -= jnp.where(jnp.isinf(squares), 0, count * rest * rest)  # inf - inf would be NaN
-    return count, mean, rest, jnp.maximum(squares, 0)
-
-
-def _merge(count: jax.Array, mean: jax.Array, rest: jax.Array, squares: jax.Array) -> tuple[jax.Array, ...]:
-    """Replace the mean of a record by the rounded `mean + rest`, and the remainder `rest` by the error of this
-    rounding.
-    """
-    rounded = mean + rest
-    return count, rounded, (mean - rounded) + rest, squares
-
-
-def _merge_all(counts: jax.Array, means: jax.Array, rests: jax.Array, squares: jax.Array) -> tuple[jax.Array, ...]:
-    """Merge the records of D devices, which are the counts (D, 1), and the means, remainders and M2 (D, C).
-
-    The merging formula subtracts only means from means, and never sums from sums, which would lose precision.
-    """
-    count = counts.sum()
-    share = counts / jnp.maximum(count, 1)
-    pivot = (share * means).sum(0)
-    shift = (means - pivot) + rests
-    mean_shift = (share * shift).sum(0)
-    spread = shift - mean_shift
-    return _merge(count, pivot, mean_shift, (squares + counts * spread * spread).sum(0))
-
-
-# -------------------------------------------------------------------------------------------------- the exchanges
-
-
-def _exchange(record: tuple[jax.Array, ...], names: tuple[Hashable, ...], groups: Groups) -> tuple[jax.Array, ...]:
-    """Collect the statistics records of all devices, or with `groups`, of the devices in this device's group.
-
-    The records are the counts (D, 1), and the means, remainders and M2 (D, C).
-    """
-    count, mean, rest, squares = record
-    flat = jnp.concatenate([count[None], mean, rest, squares])
-    if groups is not None:
-        table = lax.all_gather(flat, names, axis_index_groups=groups)
-    else:
-        # Every device fills one row of a sum. JAX knows that the result of psum, unlike that of all_gather, is the same
-        # on every device. Therefore running statistics may leave a shard_map with check_vma=True as replicated values.
-        rows = jnp.arange(lax.axis_size(names), dtype=jnp.int32)
-        table = lax.psum(jnp.where((rows == lax.axis_index(names))[:, None], flat, 0), names)
-    channels = mean.shape[0]
-    counts, means, rests, all_squares = jnp.split(table, [1, 1 + channels, 1 + 2 * channels], axis=1)
-    return counts, means, rests, all_squares
-
-
-def _sum_over(values: jax.Array, names: tuple[Hashable, ...], groups: Groups) -> jax.Array:
-    if not names:
-        return values
-    if groups is None:
-        return lax.psum(values, names)
-    return lax.all_gather(values, names, axis_index_groups=groups).sum(0)  # psum rejects groups of arrays that vary

@@ -162,7 +162,7 @@ def transposed_kernel(
     least = [(n - 1) * s + span for n, s, span in zip(x.shape[2:], strides, spans, strict=True)]
     sizes = tuple(n + low + high for n, (low, high) in zip(least, pads, strict=True))
     around = tuple((-low, n - size + low) for n, size, (low, _) in zip(least, sizes, pads, strict=True))
-    if min(sizes) < 1:
+    if min(sizes) < 1 or min(map(min, around)) < 0:  # oneDNN has no negative padding on every processor
         return None
     fallback = form(plain, strides, pads, dilations, groups)
     return ConvolutionKernel("input", True, sizes, w.shape[2:], strides, around, dilations, groups, fallback)

@@ -46,6 +46,7 @@ def run_foreign(
     mapped: int | None,
     maps: Sequence[bool],
     types: Sequence[Any],
+    devices: int,
     *arrays: jax.Array,
 ) -> list[jax.Array]:
     """Call a target while a program is lowered.
@@ -56,17 +57,22 @@ def run_foreign(
         mapped: the number of dimensions `...`, or None if `dims` has none.
         maps: for each array, whether it has these dimensions.
         types: the types of the results.
+        devices: the number of devices that share the arrays.
         *arrays: the arrays.
     """
     # XLA divides the first `num_batch_dims` dimensions of all operands that have more than these. With some further
-    # dimensions of size 1, the mapped arrays have more, and all others have fewer and remain whole.
+    # dimensions of size 1, the mapped arrays have more, and all others have fewer and remain whole. On one device
+    # shapes stay as they are, because XLA computes an array again for each shape in which it is an operand.
     rank = max((array.ndim + 1 for array, has in zip(arrays, maps, strict=True) if not has), default=0)
     count = mapped or 0
-    wide = max(count, rank) if count else 0
+    is_shared = count > 0 and devices > 1
+    wide = max(count, rank) if is_shared else count
     wider = lambda shape: (*shape[:count], *(1,) * (wide - count), *(shape[count:] or (1,) * (mapped is not None)))
     operands = [array.reshape(wider(array.shape)) if has else array for array, has in zip(arrays, maps, strict=True)]
     made = tuple((wider(one.shape), one.dtype) for one in types)
-    found = _call.bind(*operands, target=one.target, values=values, mapped=wide, maps=tuple(maps), types=made)
+    found = _call.bind(
+        *operands, target=one.target, values=values, mapped=wide * (devices > 1), maps=tuple(maps), types=made
+    )
     return [array.reshape(one.shape) for array, one in zip(found, types, strict=True)]
 
 

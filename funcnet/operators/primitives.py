@@ -149,7 +149,8 @@ def _lower(platform: str | None, context: Any, *operands: Any, call: OperatorCal
         types = {one.name: one.type for one in operator.schema.arguments}
         values = tuple((name, types[name], value) for name, value in call.settings.values)
         wide = mapped if operator.is_mapped else None
-        run = functools.partial(run_foreign, chosen, values, wide, _maps(call), context.avals_out)
+        devices = device_count(context)
+        run = functools.partial(run_foreign, chosen, values, wide, _maps(call), context.avals_out, devices)
         return mlir.lower_fun(run, multiple_results=True)(context, *operands)
     if getattr(chosen, "takes_devices", False):
         alone = functools.partial(chosen, devices=device_count(context))

@@ -6,7 +6,7 @@ compiler, XLA computes these operations.
 
 from funcnet.operators.native.convolution import convolution, convolution_input, convolution_weight
 from funcnet.operators.native.library import allowed, describe, is_on, is_used
-from funcnet.operators.native.normalization import group_norm, layer_norm, rms_norm
+from funcnet.operators.native.normalization import group_norm, layer_norm, rms_norm, row_moments
 from funcnet.operators.native.softmax import log_softmax, softmax
 
 __all__ = [
@@ -21,5 +21,6 @@ __all__ = [
     "layer_norm",
     "log_softmax",
     "rms_norm",
+    "row_moments",
     "softmax",
 ]

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include "depthwise.h"
 #include "kernels.h"
 
 // Of OpenMP, which oneDNN is linked with.
@@ -287,6 +288,20 @@ void divide(ffi::ThreadPool& pool, Kind kind, const Convolution& c, float* x, fl
       });
 }
 
+// Computes the gradient of the kernel of a depthwise convolution where oneDNN is slow, or returns false.
+bool divide_depthwise(ffi::ThreadPool& pool, Kind kind, const Convolution& c, float* x, float* w, float* y) {
+  const size_t rank = c.from.size();
+  const bool is_dense = std::all_of(c.dilations.begin(), c.dilations.end(), [](int64_t one) { return one == 1; });
+  if (kind != kWeight || c.groups == 1 || c.in != 1 || c.out != 1 || rank > 2 || !is_dense) return false;
+  if (c.kernel.back() <= 3) return false;
+  auto first = [rank](const Dims& sizes, int64_t without) { return rank == 2 ? sizes[0] : without; };
+  const Depthwise d{c.images, c.groups, first(c.from, 1), c.from.back(), first(c.to, 1), c.to.back(),
+                    first(c.kernel, 1), c.kernel.back(), first(c.strides, 1), c.strides.back(), first(c.low, 0),
+                    c.low.back()};
+  depthwise_weight(pool, d, x, y, w);
+  return true;
+}
+
 ffi::Error call(ffi::ThreadPool& pool, Kind kind, const ffi::AnyBuffer& x, const ffi::AnyBuffer& w,
                 const ffi::AnyBuffer& y, Sizes strides, Sizes low, Sizes high, Sizes dilations, int64_t groups) {
   const auto xs = x.dimensions(), ws = w.dimensions(), ys = y.dimensions();
@@ -302,10 +317,12 @@ ffi::Error call(ffi::ThreadPool& pool, Kind kind, const ffi::AnyBuffer& x, const
   const int64_t blocks = kind == kWeight ? static_cast<int64_t>(w.element_count()) / std::max<int64_t>(1, weights) : 1;
   c.images = images / std::max<int64_t>(1, blocks);
   try {
-    for (int64_t block = 0; block < blocks; ++block)
-      divide(pool, kind, c, static_cast<float*>(x.untyped_data()) + block * c.images * in * c.positions(),
-             static_cast<float*>(w.untyped_data()) + block * weights,
-             static_cast<float*>(y.untyped_data()) + block * c.images * out * c.results());
+    for (int64_t block = 0; block < blocks; ++block) {
+      float* const own[3] = {static_cast<float*>(x.untyped_data()) + block * c.images * in * c.positions(),
+                             static_cast<float*>(w.untyped_data()) + block * weights,
+                             static_cast<float*>(y.untyped_data()) + block * c.images * out * c.results()};
+      if (!divide_depthwise(pool, kind, c, own[0], own[1], own[2])) divide(pool, kind, c, own[0], own[1], own[2]);
+    }
   } catch (const dnnl::error& error) {
     return ffi::Error::Internal(std::string("oneDNN cannot compute a convolution: ") + error.what());
   }

@@ -75,9 +75,11 @@ def convolution_weight(
         Array([[[1., 3.]]], dtype=float32)
     """
     blocks = math.gcd(len(x), devices)
+    if blocks == 1:
+        return _call("convolution_weight", x, gradient, strides, pads, dilations, groups, sizes)
     x, gradient = (one.reshape(blocks, len(one) // blocks, *one.shape[1:]) for one in (x, gradient))
     found = _call("convolution_weight", x, gradient, strides, pads, dilations, groups, sizes)
-    return found.sum(0) if blocks > 1 else found[0]
+    return found.sum(0)
 
 
 def _call(

@@ -28,7 +28,7 @@ LIBRARIES = {
 }
 KERNELS = ("layer_norm", "rms_norm", "group_norm", "softmax", "log_softmax")
 TARGETS = {
-    "kernels": [f"{name}{suffix}" for name in KERNELS for suffix in ("", "_backward")],
+    "kernels": [*(f"{name}{suffix}" for name in KERNELS for suffix in ("", "_backward")), "row_moments"],
     "convolution": ["convolution", "convolution_input", "convolution_weight"],
 }
 

@@ -1,4 +1,4 @@
-// Layer, RMS and group normalisation, forward and backward.
+// Layer, RMS and group normalisation, forward and backward, and the moments of rows.
 //
 // The mean is a float, which is exact to 1e-3 only for values near 1e4. What is missing is the mean of the differences
 // from it. It is kept as a second number, `shift`, and both are subtracted, as in funcnet/functional.
@@ -206,6 +206,33 @@ ffi::Error group_norm_backward(ffi::ThreadPool pool, Input grad, Input x, Input 
   return ffi::Error::Success();
 }
 
+// ------------------------------------------------------------------------------------------------ moments of rows
+
+// For each row: two parts of its mean, and the sum of squared differences from it.
+ffi::Error row_moments(ffi::ThreadPool pool, Input x, Output mean, Output rest, Output squares) {
+  const int64_t rows = mean->element_count(), size = rows ? x.element_count() / rows : 0, count = pieces(rows, size);
+  const float* from = x.typed_data();
+  float *means = mean->typed_data(), *rests = rest->typed_data(), *to = squares->typed_data();
+  parallel(pool, count, [=](int64_t piece) {
+    for (int64_t row = rows * piece / count; row < rows * (piece + 1) / count; ++row) {
+      const float* in = from + row * size;
+      double sum[1], both[2];
+      sums<1>(size, sum, [&](auto t, int64_t i, auto* terms) { terms[0] = load<decltype(t)>(in + i); });
+      const float middle = static_cast<float>(sum[0] / size);
+      sums<2>(size, both, [&](auto t, int64_t i, auto* terms) {
+        const auto difference = load<decltype(t)>(in + i) - middle;
+        terms[0] = difference;
+        terms[1] = difference * difference;
+      });
+      means[row] = middle;
+      rests[row] = static_cast<float>(both[0] / size);
+      const double around = std::isinf(both[1]) ? both[1] : both[1] - both[0] * both[0] / size;
+      to[row] = static_cast<float>(around < 0 ? 0 : around);
+    }
+  });
+  return ffi::Error::Success();
+}
+
 }  // namespace
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(funcnet_layer_norm, layer_norm, (kernel<3, 4>().Attr<double>("eps")));
@@ -214,5 +241,6 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(funcnet_rms_norm, rms_norm, (kernel<2, 2>().Attr<d
 XLA_FFI_DEFINE_HANDLER_SYMBOL(funcnet_rms_norm_backward, rms_norm_backward, (kernel<4, 2>().Attr<double>("eps")));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(funcnet_group_norm, group_norm, (kernel<3, 4>().Attr<double>("eps")));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(funcnet_group_norm_backward, group_norm_backward, (kernel<6, 3>().Attr<double>("eps")));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(funcnet_row_moments, row_moments, (kernel<1, 3>()));
 
 }  // namespace funcnet
