@@ -201,6 +201,11 @@ AREAS = {
         "funcnet/functional funcnet/nn funcnet/operators funcnet/random.py funcnet/tree.py",
         lambda: _tests("tests/functional", "tests/nn", "tests/operators", "tests/optim", **QUICK),
     ),
+    "plain": Area(
+        "layers without the kernels in C++, as XLA computes them",
+        "funcnet/functional funcnet/nn funcnet/operators",
+        lambda: _tests("tests/functional", "tests/nn/test_layers.py", FUNCNET_NATIVE="0", **QUICK),
+    ),
     "data": Area(
         "loaders, corpora, torch's test file of loaders",
         "funcnet/data funcnet/text funcnet/tasks/pretraining_data funcnet/files.py",
@@ -234,9 +239,14 @@ AREAS = {
     ),
     "export": Area("exports: StableHLO, ONNX, WebAssembly, browsers", "funcnet/export funcnet/loops", _export),
     "integers": Area(
-        "integer arithmetic, TFLite, funcnet quantize",
-        "funcnet/quantization funcnet/tasks/quantizing funcnet/export/tflite",
-        lambda: _tests("tests/quantization", "tests/tasks/quantizing", "tests/export/tflite"),
+        "integer arithmetic, TFLite",
+        "funcnet/quantization funcnet/export/tflite",
+        lambda: _tests("tests/quantization", "tests/export/tflite"),
+    ),
+    "quantizing": Area(
+        "funcnet quantize: whole models, and their accuracy",
+        "funcnet/quantization funcnet/tasks/quantizing",
+        lambda: _tests("tests/tasks/quantizing"),
     ),
     "docs": Area(
         "notebooks, the README, pages, the heads of the benchmarks",

@@ -297,15 +297,19 @@ def normalise_batch_jvp(eps: float, names: Any, groups: Groups, primals: Any, ta
     dx, _, d_old_mean, d_old_var, d_weight, d_bias = tangents
     out = normalise_batch(*primals, eps, names, groups)
     _, count, mean, rest, var = out
-    # Apart from those of the result, so that XLA computes the differences again, and does not keep them in memory.
-    mean, rest = lax.optimization_barrier((mean, rest))
-    centred, dx32 = _centre(x, mean, rest), dx.astype(mean.dtype)
-    per_std = _reciprocal_std(var, eps)
-    if mask is not None:  # a masked NaN must not be multiplied, because NaN times a zero cotangent is NaN
-        centred = jnp.where(mask | jnp.isfinite(centred * spread(per_std, x.ndim)), centred, 0)
+    per_std, dx32 = _reciprocal_std(var, eps), dx.astype(mean.dtype)
+
+    def centred() -> jax.Array:
+        # Behind a barrier of its own, so that XLA computes the differences where they are used. It would otherwise
+        # keep those of the result in memory.
+        found = _centre(x, *lax.optimization_barrier((mean, rest)))
+        if mask is not None:  # a masked NaN must not be multiplied, because NaN times a zero cotangent is NaN
+            found = jnp.where(mask | jnp.isfinite(found * spread(per_std, x.ndim)), found, 0)
+        return found
+
     axes = (0, *range(2, x.ndim))
     counted = dx32 if mask is None else jnp.where(mask, dx32, 0)
-    sums = sum_over(jnp.stack([counted.sum(axes), (centred * counted).sum(axes)]), names, groups)
+    sums = sum_over(jnp.stack([counted.sum(axes), (centred() * counted).sum(axes)]), names, groups)
     sums = sums / jnp.maximum(count, 1)
     some = count > 0
     d_mean, d_var = jnp.where(some, sums[0], d_old_mean), jnp.where(some, 2 * sums[1], d_old_var)
@@ -316,6 +320,6 @@ def normalise_batch_jvp(eps: float, names: Any, groups: Groups, primals: Any, ta
     b = b if d_weight is None else b + d_weight
     # Stacked into one array, so that the transpose is a single sum over the devices.
     a, b = vary_like(jnp.stack([a, b]), x)
-    normal = centred * spread(per_std, x.ndim)
+    normal = centred() * spread(per_std, x.ndim)
     dy = dx32 * spread(scale, x.ndim) + spread(a, x.ndim) + normal * spread(b, x.ndim)
     return out, (dy.astype(x.dtype), jnp.zeros_like(count), d_mean, jnp.zeros_like(rest), d_var)

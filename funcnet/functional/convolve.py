@@ -1,6 +1,6 @@
 """Convolution with XLA's convolution operation or, on CPU, with an equivalent operation that is faster on CPU.
 
-With FUNCNET_NATIVE=1, convolutions in float32 are computed on CPU by the kernels of `funcnet.operators.native`: see
+With the extra `native`, convolutions in float32 are computed on CPU by the kernels of `funcnet.operators.native`: see
 `convolve_kernel.py`. The rest of this description is about all others.
 
 XLA's CPU backend passes plain convolutions in one and two dimensions to Eigen. The CPU backend computes all other

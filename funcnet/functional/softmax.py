@@ -1,6 +1,6 @@
 """Softmax and its relatives log_softmax, softmin and gumbel_softmax, all computed in at least float32.
 
-With FUNCNET_NATIVE=1, those over the last dimension in float32 are computed on CPU by `funcnet.operators.native`.
+Those over the last dimension in float32 are computed on CPU by the kernels of `funcnet.operators.native`.
 """
 
 import warnings

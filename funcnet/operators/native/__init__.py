@@ -1,7 +1,7 @@
 """Kernels in C++ for operations that XLA computes slowly on CPU. They are operators, built when they are first used.
 
-FUNCNET_NATIVE=1 turns them on, and so does `with allowed(True):`, for programs that are traced inside it. Without a
-compiler, XLA computes these operations.
+FUNCNET_NATIVE=0 turns them off, and so does `with allowed(False):`, for programs that are traced inside it. Then, and
+without a compiler, XLA computes these operations.
 """
 
 from funcnet.operators.native.convolution import convolution, convolution_input, convolution_weight

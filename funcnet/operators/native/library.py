@@ -1,4 +1,4 @@
-"""Whether calls use the kernels in C++: with FUNCNET_NATIVE=1, on CPU, for float32, if they could be built."""
+"""Whether calls use the kernels in C++: on CPU, for float32, if they could be built. FUNCNET_NATIVE=0 turns them off."""
 
 import ctypes
 import functools
@@ -17,8 +17,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 # A part of the key of JAX's caches of traced programs: a program that was traced with kernels is not used without them.
-# Off unless FUNCNET_NATIVE=1: docs/decisions/2026-11-28-native-kernels.md says why.
-allowed = jax.make_user_context(os.environ.get("FUNCNET_NATIVE") == "1")
+allowed = jax.make_user_context(os.environ.get("FUNCNET_NATIVE") != "0")
 
 LIBRARIES = {
     "kernels": Library(("normalization.cc", "softmax.cc"), "normalisation and softmax"),
