@@ -14,7 +14,7 @@ from jax import lax
 
 from funcnet.operators import native
 
-__all__ = ["Groups", "exchange", "local_record", "merge", "merge_all", "spread", "sum_over"]
+__all__ = ["Groups", "exchange", "has_kernel", "local_record", "merge", "merge_all", "spread", "sum_over"]
 
 Groups = Sequence[Sequence[int]] | None
 
@@ -22,13 +22,6 @@ Groups = Sequence[Sequence[int]] | None
 def spread(vector: jax.Array, ndim: int) -> jax.Array:
     """Reshape a vector (C,) to (1, C, 1, …)."""
     return vector.reshape(1, -1, *(1,) * (ndim - 2))
-
-
-def _has_kernel(x: jax.Array) -> bool:
-    """Return whether a kernel computes the moments. It does so for each image, so few positions have none."""
-    positions = x.shape[2:]
-    is_fixed = all(isinstance(size, int) for size in x.shape)  # no symbolic sizes of jax.export
-    return is_fixed and x.size > 0 and math.prod(positions) >= 16 and native.is_used("kernels", x)
 
 
 def _record_of_images(x: jax.Array) -> tuple[jax.Array, ...]:
@@ -39,7 +32,7 @@ def _record_of_images(x: jax.Array) -> tuple[jax.Array, ...]:
 
 def local_record(x: jax.Array, mask: jax.Array | None, dtype: Any) -> tuple[jax.Array, ...]:
     """Return the record of this device's part of the batch: count (), mean (C,), remainder (C,) and M2 (C,)."""
-    if mask is None and _has_kernel(x):
+    if mask is None and has_kernel(x):
         return _record_of_images(x)
     axes = (0, *range(2, x.ndim))
     x = x.astype(dtype)
@@ -57,6 +50,13 @@ def local_record(x: jax.Array, mask: jax.Array | None, dtype: Any) -> tuple[jax.
     squares = (difference * difference).sum(axes)
     squares -= jnp.where(jnp.isinf(squares), 0, count * rest * rest)  # inf - inf would be NaN
     return count, mean, rest, jnp.maximum(squares, 0)
+
+
+def has_kernel(x: jax.Array) -> bool:
+    """Return whether kernels compute sums over x. They do so for each image, so few positions have none."""
+    positions = x.shape[2:]
+    is_fixed = all(isinstance(size, int) for size in x.shape)  # no symbolic sizes of jax.export
+    return is_fixed and x.size > 0 and math.prod(positions) >= 16 and native.is_used("kernels", x)
 
 
 def merge(count: jax.Array, mean: jax.Array, rest: jax.Array, squares: jax.Array) -> tuple[jax.Array, ...]:

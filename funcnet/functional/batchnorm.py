@@ -21,7 +21,17 @@ import jax.numpy as jnp
 from jax import lax
 
 from funcnet.functional import checks
-from funcnet.functional.batch_records import Groups, exchange, local_record, merge, merge_all, spread, sum_over
+from funcnet.functional.batch_records import (
+    Groups,
+    exchange,
+    has_kernel,
+    local_record,
+    merge,
+    merge_all,
+    spread,
+    sum_over,
+)
+from funcnet.operators import native
 from funcnet.operators.graph.recording import recorded
 from funcnet.operators.varying import vary_like
 
@@ -298,18 +308,14 @@ def normalise_batch_jvp(eps: float, names: Any, groups: Groups, primals: Any, ta
     out = normalise_batch(*primals, eps, names, groups)
     _, count, mean, rest, var = out
     per_std, dx32 = _reciprocal_std(var, eps), dx.astype(mean.dtype)
-
-    def centred() -> jax.Array:
-        # Behind a barrier of its own, so that XLA computes the differences where they are used. It would otherwise
-        # keep those of the result in memory.
-        found = _centre(x, *lax.optimization_barrier((mean, rest)))
-        if mask is not None:  # a masked NaN must not be multiplied, because NaN times a zero cotangent is NaN
-            found = jnp.where(mask | jnp.isfinite(found * spread(per_std, x.ndim)), found, 0)
-        return found
-
+    # Behind a barrier, so that XLA computes the differences where they are used. It would otherwise keep those of the
+    # result in memory.
+    centred = _centre(x, *lax.optimization_barrier((mean, rest)))
+    if mask is not None:  # a masked NaN must not be multiplied, because NaN times a zero cotangent is NaN
+        centred = jnp.where(mask | jnp.isfinite(centred * spread(per_std, x.ndim)), centred, 0)
     axes = (0, *range(2, x.ndim))
     counted = dx32 if mask is None else jnp.where(mask, dx32, 0)
-    sums = sum_over(jnp.stack([counted.sum(axes), (centred() * counted).sum(axes)]), names, groups)
+    sums = sum_over(jnp.stack([counted.sum(axes), (centred * counted).sum(axes)]), names, groups)
     sums = sums / jnp.maximum(count, 1)
     some = count > 0
     d_mean, d_var = jnp.where(some, sums[0], d_old_mean), jnp.where(some, 2 * sums[1], d_old_var)
@@ -320,6 +326,10 @@ def normalise_batch_jvp(eps: float, names: Any, groups: Groups, primals: Any, ta
     b = b if d_weight is None else b + d_weight
     # Stacked into one array, so that the transpose is a single sum over the devices.
     a, b = vary_like(jnp.stack([a, b]), x)
-    normal = centred() * spread(per_std, x.ndim)
-    dy = dx32 * spread(scale, x.ndim) + spread(a, x.ndim) + normal * spread(b, x.ndim)
+    if mask is None and has_kernel(x):
+        shifted = lambda x, scale, shift: native.scale_channels(x, mean, rest, scale, shift)
+        dy = jax.jvp(shifted, (x, scale, jnp.zeros_like(scale)), (dx, b * per_std, a))[1]
+    else:
+        normal = centred * spread(per_std, x.ndim)
+        dy = dx32 * spread(scale, x.ndim) + spread(a, x.ndim) + normal * spread(b, x.ndim)
     return out, (dy.astype(x.dtype), jnp.zeros_like(count), d_mean, jnp.zeros_like(rest), d_var)

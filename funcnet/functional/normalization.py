@@ -3,8 +3,8 @@
 Letters: `B batch, C channel, G groups, S spatial dimensions`.
 
 Statistics are computed in at least float32. The variance is computed from the differences from the mean, and `eps` is
-added before the square root is taken. Layer, RMS and group normalisation in float32 are computed on CPU by the kernels of
-`funcnet.operators.native`, with the same formulas.
+added before the square root is taken. Layer, RMS and group normalisation in float32 are computed on CPU by the kernels
+of `funcnet.operators.native`, with the same formulas.
 """
 
 import functools

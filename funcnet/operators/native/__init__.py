@@ -4,9 +4,10 @@ FUNCNET_NATIVE=0 turns them off, and so does `with allowed(False):`, for program
 without a compiler, XLA computes these operations.
 """
 
+from funcnet.operators.native.batchnorm import row_moments, scale_channels
 from funcnet.operators.native.convolution import convolution, convolution_input, convolution_weight
 from funcnet.operators.native.library import allowed, describe, is_on, is_used
-from funcnet.operators.native.normalization import group_norm, layer_norm, rms_norm, row_moments
+from funcnet.operators.native.normalization import group_norm, layer_norm, rms_norm
 from funcnet.operators.native.softmax import log_softmax, softmax
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "log_softmax",
     "rms_norm",
     "row_moments",
+    "scale_channels",
     "softmax",
 ]

@@ -1,4 +1,4 @@
-"""Whether calls use the kernels in C++: on CPU, for float32, if they could be built. FUNCNET_NATIVE=0 turns them off."""
+"""Whether calls use the kernels in C++: on CPU, for float32, if they could be built, and not with FUNCNET_NATIVE=0."""
 
 import ctypes
 import functools
@@ -27,7 +27,11 @@ LIBRARIES = {
 }
 KERNELS = ("layer_norm", "rms_norm", "group_norm", "softmax", "log_softmax")
 TARGETS = {
-    "kernels": [*(f"{name}{suffix}" for name in KERNELS for suffix in ("", "_backward")), "row_moments"],
+    "kernels": [
+        *(f"{name}{suffix}" for name in KERNELS for suffix in ("", "_backward")),
+        "row_moments",
+        "row_products",
+    ],
     "convolution": ["convolution", "convolution_input", "convolution_weight"],
 }
 

@@ -233,6 +233,28 @@ ffi::Error row_moments(ffi::ThreadPool pool, Input x, Output mean, Output rest, 
   return ffi::Error::Success();
 }
 
+// For each row: the sums of the gradient, and of its products with the differences of x from its mean.
+ffi::Error row_products(ffi::ThreadPool pool, Input grad, Input x, Input mean, Input rest, Output total, Output along) {
+  const int64_t rows = mean.element_count(), size = rows ? x.element_count() / rows : 0, count = pieces(rows, size);
+  const float *grads = grad.typed_data(), *from = x.typed_data(), *means = mean.typed_data(), *rests = rest.typed_data();
+  float *totals = total->typed_data(), *to = along->typed_data();
+  parallel(pool, count, [=](int64_t piece) {
+    for (int64_t row = rows * piece / count; row < rows * (piece + 1) / count; ++row) {
+      const float *g = grads + row * size, *in = from + row * size;
+      const float middle = means[row], shift = rests[row];
+      double both[2];
+      sums<2>(size, both, [&](auto t, int64_t i, auto* terms) {
+        using T = decltype(t);
+        terms[0] = load<T>(g + i);
+        terms[1] = terms[0] * (load<T>(in + i) - middle - shift);
+      });
+      totals[row] = static_cast<float>(both[0]);
+      to[row] = static_cast<float>(both[1]);
+    }
+  });
+  return ffi::Error::Success();
+}
+
 }  // namespace
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(funcnet_layer_norm, layer_norm, (kernel<3, 4>().Attr<double>("eps")));
@@ -242,5 +264,6 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(funcnet_rms_norm_backward, rms_norm_backward, (ker
 XLA_FFI_DEFINE_HANDLER_SYMBOL(funcnet_group_norm, group_norm, (kernel<3, 4>().Attr<double>("eps")));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(funcnet_group_norm_backward, group_norm_backward, (kernel<6, 3>().Attr<double>("eps")));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(funcnet_row_moments, row_moments, (kernel<1, 3>()));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(funcnet_row_products, row_products, (kernel<4, 2>()));
 
 }  // namespace funcnet

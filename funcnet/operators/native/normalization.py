@@ -19,7 +19,7 @@ from funcnet.operators.foreign import ForeignKernel
 from funcnet.operators.native.library import once, targets
 from funcnet.operators.operator import Operator, define
 
-__all__ = ["group_norm", "layer_norm", "rms_norm", "row_moments"]
+__all__ = ["group_norm", "layer_norm", "rms_norm"]
 
 Arrays = tuple[jax.Array, ...]
 
@@ -74,18 +74,6 @@ def group_norm(x: jax.Array, weight: jax.Array | None, bias: jax.Array | None, e
     return found
 
 
-def row_moments(x: jax.Array, count: int) -> Arrays:
-    """Return the mean over the last `count` dimensions of x, float32 (*, *S), the mean of the differences from it, and
-    the sum of squared differences from both.
-
-    Example:
-        >>> print(*row_moments(jnp.array([1.0, 3.0]), 1))
-        2.0 0.0 2.0
-    """
-    found: Arrays = _row_moments(count)(x)
-    return found
-
-
 def _or_constant(array: jax.Array | None, shape: tuple[int, ...], value: float) -> jax.Array:
     return jnp.full(shape, value, "float32") if array is None else array
 
@@ -127,25 +115,6 @@ def _operator(name: str, parameters: str, sizes: str, whole: str, centred: bool)
     _add_kernel(forward, f"funcnet_{name}")
     _add_kernel(backward, f"funcnet_{name}_backward")
     return forward
-
-
-@once
-def _row_moments(count: int) -> Operator:
-    axes = tuple(range(-count, 0))
-
-    def reference(input: jax.Array) -> Arrays:
-        mean = input.mean(axes)
-        difference = input - jnp.expand_dims(mean, axes)
-        rest = difference.mean(axes)
-        squares = (difference * difference).sum(axes) - math.prod(input.shape[input.ndim - count :]) * rest * rest
-        return mean, rest, jnp.maximum(squares, 0)
-
-    sizes = " ".join(f"s{place}" for place in range(count))
-    schema = f"funcnet::row_moments{count}d(Tensor input) -> (Tensor, Tensor, Tensor)"
-    made = define(schema, f"... {sizes} -> ..., ..., ...")
-    made.reference(reference)
-    _add_kernel(made, "funcnet_row_moments")
-    return made
 
 
 def _add_kernel(operator: Operator, target: str) -> None:
