@@ -22,7 +22,7 @@ from funcnet.functional.hyperbolic import tanh_slope
 from funcnet.functional.sharding import placed
 from funcnet.operators.varying import vary_like
 
-__all__ = ["MODES", "recur"]
+__all__ = ["MODES", "push", "recur", "run"]
 
 State = tuple[jax.Array, ...]
 Weights = tuple[jax.Array | None, ...]
@@ -57,18 +57,35 @@ def recur(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _recur(mode: str, reverse: bool, gates: Any, state: State, weights: Weights, mask: Any) -> tuple[jax.Array, State]:
-    h, state, _ = _run(mode, reverse, gates, state, weights, mask, keep=False)
+    h, state, _ = run(mode, reverse, gates, state, weights, mask, keep=False)
     return h, state
 
 
 @functools.partial(_recur.defjvp, symbolic_zeros=True)
 def _recur_jvp(mode: str, reverse: bool, primals: Any, tangents: Any) -> Any:
     (gates, state, weights, mask), (d_gates, d_state, d_weights, _) = primals, tangents
-    h, last, (before, kept) = _run(mode, reverse, gates, state, weights, mask, keep=True)
+    h, last, (before, kept) = run(mode, reverse, gates, state, weights, mask, keep=True)
     d_gates = _filled(d_gates, gates)
     inner, outer = MODES[mode].weights_moved(before, kept, d_weights)
     if inner is not None:
         d_gates = d_gates + MODES[mode].into_gates(inner, kept)
+    d_state = tuple(_filled(d, s) for d, s in zip(d_state, state, strict=True))
+    d_h, d_last = push(mode, reverse, d_gates, d_state, weights, kept, outer, mask)
+    return (h, last), (d_h, d_last)
+
+
+def push(
+    mode: str, reverse: bool, d_gates: jax.Array, d_state: State, weights: Weights, kept: Any, outer: Any, mask: Any
+) -> tuple[jax.Array, State]:
+    """Return the tangents of the results of `run`, which are linear in those of the gates and of the first state.
+
+    Args:
+        d_gates: tangent of the gates, (T, B, G), which contains what the tangent of W_hh adds.
+        d_state: tangent of the state before the first step.
+        kept: what `run` has kept.
+        outer: what the tangent of a projection adds to that of h, (T, B, P), or None.
+        mode, reverse, weights, mask: as in `recur`.
+    """
 
     def step(d_state: State, xs: Any) -> tuple[State, jax.Array]:
         d_gates, outer, kept, mask = xs
@@ -79,14 +96,16 @@ def _recur_jvp(mode: str, reverse: bool, primals: Any, tangents: Any) -> Any:
         new = _kept_where(mask, new, d_state)
         return new, new[0]
 
-    d_state = tuple(_filled(d, s) for d, s in zip(d_state, state, strict=True))
     d_last, d_h = lax.scan(step, d_state, (d_gates, outer, kept, mask), reverse=reverse)
-    return (h, last), (d_h, d_last)
+    return d_h, d_last
 
 
-def _run(
+def run(
     mode: str, reverse: bool, gates: jax.Array, state: State, weights: Weights, mask: jax.Array | None, keep: bool
 ) -> tuple[jax.Array, State, Any]:
+    """Return (h, last state, kept): what `recur` returns, and for `keep`, h before each step, and the arrays of each
+    step from which the cell computes tangents.
+    """
     transposed = weights[0].T  # type: ignore[union-attr]  # once, not at every step
 
     def step(state: State, xs: Any) -> tuple[State, Any]:

@@ -17,6 +17,7 @@ from funcnet.functional import checks
 from funcnet.functional.dropout import dropout as drop
 from funcnet.functional.linear import linear
 from funcnet.functional.recurrence import recur
+from funcnet.functional.recurrence_kernel import has_kernel, steps
 from funcnet.functional.rnn_cells import pair
 from funcnet.random import Rate
 
@@ -224,9 +225,15 @@ def _layers(
     for layer in range(num_layers):
         outs = []
         for number in range(layer * directions, (layer + 1) * directions):
-            gates, weights = _gates(mode, x, [p.astype(wide) for p in layers[number]], has_biases)
+            own, reverse = [p.astype(wide) for p in layers[number]], number % directions == 1
             state = tuple(s[number] for s in states)
-            out, state = recur(mode, number % directions == 1, gates, state, weights, mask)
+            if has_kernel(mode, x, own, mask):
+                gates, weights = _gates(mode, x.swapaxes(0, 1), own, has_biases)
+                out, state = steps(mode, reverse, gates, state, weights)
+                out = out.swapaxes(0, 1)
+            else:
+                gates, weights = _gates(mode, x, own, has_biases)
+                out, state = recur(mode, reverse, gates, state, weights, mask)
             outs.append(out)
             last.append(state)
         x = jnp.concatenate(outs, -1) if bidirectional else outs[0]

@@ -6,7 +6,7 @@ without a compiler, XLA computes these operations.
 
 from funcnet.operators.native.batchnorm import row_moments, scale_channels
 from funcnet.operators.native.convolution import convolution, convolution_input, convolution_weight
-from funcnet.operators.native.library import allowed, describe, is_on, is_used
+from funcnet.operators.native.library import allowed, describe, is_on, is_used, targets
 from funcnet.operators.native.normalization import group_norm, layer_norm, rms_norm
 from funcnet.operators.native.softmax import log_softmax, softmax
 
@@ -25,4 +25,5 @@ __all__ = [
     "row_moments",
     "scale_channels",
     "softmax",
+    "targets",
 ]

@@ -36,6 +36,30 @@ inline void store(float* to, T value) {
   std::memcpy(to, &value, sizeof(T));
 }
 
+using Ints = int32_t __attribute__((vector_size(32)));
+
+// exp(x) for x <= 0, to 2 units in the last place: 2^n · exp(r) with |r| <= ln(2) / 2, by a polynomial of degree 6 from
+// Cephes. Below -87.3, where a float would lose digits, it is 0. NaN stays.
+inline Eight exponential(Eight x) {
+  const Eight shifted = x * 1.44269504f + 12582912.0f;  // 1.5 · 2^23: the sum is rounded to an integer
+  const Eight n = shifted - 12582912.0f;
+  const Eight r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+  Eight y = r * 1.9875691500e-4f + 1.3981999507e-3f;
+  y = y * r + 8.3334519073e-3f;
+  y = y * r + 4.1665795894e-2f;
+  y = y * r + 1.6666665459e-1f;
+  y = y * r + 5.0000001201e-1f;
+  y = (y * r * r + r) + 1.0f;
+  Ints bits;
+  std::memcpy(&bits, &shifted, sizeof bits);
+  bits = (bits - 0x4b400000 + 127) << 23;  // the bits of 12582912 are 0x4b400000
+  Eight power;
+  std::memcpy(&power, &bits, sizeof power);
+  return x < -87.3f ? Eight{} : y * power;
+}
+
+inline float exponential(float x) { return exponential(Eight{} + x)[0]; }
+
 // Calls body(T(), i) for all i in [0, size) in steps of the size of T.
 template <typename F>
 inline void each(int64_t size, F body) {

@@ -20,7 +20,9 @@ R = TypeVar("R")
 allowed = jax.make_user_context(os.environ.get("FUNCNET_NATIVE") != "0")
 
 LIBRARIES = {
-    "kernels": Library(("normalization.cc", "softmax.cc"), "normalisation and softmax"),
+    "kernels": Library(
+        ("normalization.cc", "recurrent.cc", "softmax.cc"), "normalisation, softmax and recurrent layers"
+    ),
     "convolution": Library(
         ("convolution.cc",), "convolutions", "onednn-devel-cpu-gomp", "oneapi/dnnl/dnnl.hpp", "dnnl"
     ),
@@ -29,8 +31,8 @@ KERNELS = ("layer_norm", "rms_norm", "group_norm", "softmax", "log_softmax")
 TARGETS = {
     "kernels": [
         *(f"{name}{suffix}" for name in KERNELS for suffix in ("", "_backward")),
-        "row_moments",
-        "row_products",
+        *("row_moments", "row_products"),
+        *(f"{name}{suffix}" for name in ("lstm", "gru") for suffix in ("", "_kept", "_backward")),
     ],
     "convolution": ["convolution", "convolution_input", "convolution_weight"],
 }
