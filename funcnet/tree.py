@@ -21,7 +21,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-Tree = dict[str, Any]
+Tree = dict[str, Any]  # nested dicts under the names of the parts of a net; the leaves are mostly arrays
+Params = Tree  # the arrays that an optimizer moves, as `net.init` returns them: {"fc": {"weight": array}}
+State = Tree  # the buffers of a net, such as running statistics, in the same form
+PyTree = Any  # an array, or any nesting of tuples, lists, dicts and other containers of JAX with arrays as leaves
 Patterns = str | Iterable[str]
 STACKED = "*"  # the segment for all layers of a stack, whose leaves have a leading axis of layers
 

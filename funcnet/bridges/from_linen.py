@@ -15,8 +15,8 @@ from funcnet.bridges.trees import whole
 from funcnet.nn import Buffer, Parameter
 from funcnet.nn.core import binding
 from funcnet.nn.core.parts import description_of, frame_of
+from funcnet.tree import Tree
 
-Tree = dict[str, Any]
 Variables = dict[str, Any]
 
 __all__ = ["FromLinen"]

@@ -15,8 +15,7 @@ from funcnet import random
 from funcnet.bridges.foreign import Foreign, dotted, training_arguments
 from funcnet.nn import Buffer, Module, Parameter
 from funcnet.nn.core import binding
-
-Tree = dict[str, Any]
+from funcnet.tree import Tree
 
 __all__ = ["FromNNX"]
 

@@ -10,8 +10,8 @@ from flax import core, linen
 from funcnet import tree
 from funcnet.bridges.trees import check_module, pruned, whole
 from funcnet.nn import Module
+from funcnet.tree import Tree
 
-Tree = dict[str, Any]
 Variables = dict[str, Any]
 
 __all__ = ["ToLinen"]

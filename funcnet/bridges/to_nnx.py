@@ -12,8 +12,7 @@ from funcnet import tree
 from funcnet.bridges.trees import check_module, whole
 from funcnet.nn import Buffer, Module, Parameter
 from funcnet.nn.core.parts import leaves
-
-Tree = dict[str, Any]
+from funcnet.tree import Tree
 
 __all__ = ["Branch", "FrozenParam", "ToNNX"]
 

@@ -6,8 +6,7 @@ from typing import Any
 from funcnet import tree
 from funcnet.nn import Buffer, Module, Parameter
 from funcnet.nn.core.parts import LeafPlace, build
-
-Tree = dict[str, Any]
+from funcnet.tree import Tree
 
 __all__ = ["check_module", "pruned", "whole"]
 

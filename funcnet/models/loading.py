@@ -24,10 +24,10 @@ from funcnet.nn.core.state_dict import disagreements, entries_of
 from funcnet.nn.core.state_dict import load as load_state_dict
 from funcnet.parallel import Layout
 from funcnet.random import is_key
+from funcnet.tree import Tree
 
 __all__ = ["Naming", "choose_layers", "fill", "load", "read_arrays"]
 
-Tree = dict[str, Any]
 Arrays = Mapping[str, Any]
 
 SHOWN = 12  # largest number of ignored names, or of bad ones, that a warning lists

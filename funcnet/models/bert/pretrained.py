@@ -21,10 +21,10 @@ from funcnet.models.loading import Naming, choose_layers, fill, read_arrays
 from funcnet.nn.core.state_dict import entries_of
 from funcnet.parallel import Layout
 from funcnet.quantization import refuse_int8
+from funcnet.tree import Tree
 
 __all__ = ["NAMING", "from_pretrained", "save_pretrained"]
 
-Tree = dict[str, Any]
 
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 NAMING = Naming(

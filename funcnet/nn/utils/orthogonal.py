@@ -3,10 +3,9 @@
 Letters: `n` is the number of rows and `k ≤ n` the number of columns of a tall matrix.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from funcnet.functional import checks
 from funcnet.nn.core.module import Module
@@ -84,7 +83,7 @@ def orthogonal(
 
 
 class _Orthogonal(Module):
-    def __init__(self, weight: Any, orthogonal_map: str, *, use_trivialization: bool = True):
+    def __init__(self, weight: jax.ShapeDtypeStruct, orthogonal_map: str, *, use_trivialization: bool = True):
         super().__init__()
         self.shape, self.orthogonal_map = tuple(weight.shape), orthogonal_map
         self.use_trivialization = use_trivialization
@@ -131,7 +130,7 @@ class _Orthogonal(Module):
         return jnp.broadcast_to(-jnp.eye(Q.shape[-2], Q.shape[-1], dtype=dtype), Q.shape)
 
 
-def _identity(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+def _identity(key: jax.Array, shape: tuple[int, ...], dtype: DTypeLike) -> jax.Array:
     return jnp.broadcast_to(jnp.eye(shape[-1], dtype=dtype), shape)
 
 
