@@ -15,6 +15,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from funcnet import tree
+from funcnet.functional.platforms import JaxprEquation
 from funcnet.operators import native
 
 __all__ = ["Dynamic", "Equation", "Traced", "called_program", "canonical", "layer_of", "subprograms", "trace"]
@@ -30,7 +31,7 @@ CALLS = frozenset(
 )
 CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback", "debug_print", "infeed", "outfeed"})
 
-Equation = Any  # a JaxprEqn; its variables have shapes, which JAX's type annotations lack
+Equation = JaxprEquation
 Dynamic = str | Sequence[str | None] | None
 
 
