@@ -42,7 +42,7 @@ class MissingKey:
         raise ValueError(self.message)
 
 
-def is_key(value: Any) -> bool:
+def is_key(value: object) -> bool:
     """Return whether `value` is an array of typed keys (`jax.random.key`), of any shape, or the shape of such an array.
 
     >>> is_key(jax.random.key(0)), is_key(jax.random.PRNGKey(0))
@@ -51,7 +51,7 @@ def is_key(value: Any) -> bool:
     return jax.dtypes.issubdtype(getattr(value, "dtype", None), jax.dtypes.prng_key)
 
 
-def wrap_keys(data: Any, dtype: Any) -> jax.Array:
+def wrap_keys(data: jax.Array | np.ndarray, dtype: Any) -> jax.Array:
     """Return the typed keys whose data are `data`. This function is the inverse of `jax.random.key_data`.
 
     Args:

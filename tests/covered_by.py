@@ -31,6 +31,7 @@ COVERED_BY = {
     "data/worker.py": "data/test_threads.py data/test_processes.py",
     "export/tflite/{layout,normalisation}.py": "export/tflite/test_export.py export/tflite/test_transformers.py",
     "export/tflite/{operators,writing}.py": "export/tflite/test_export.py export/tflite/test_transformers.py",
+    "export/onnx/emitter.py": "export/onnx/test_lowering.py",
     "export/onnx/unsupported.py": "export/test_unsupported.py",
     "export/wasm/description.py": "export/wasm/test_module.py",
     "export/wasm/rules_control.py": "export/wasm/test_rules.py",

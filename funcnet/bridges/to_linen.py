@@ -10,7 +10,7 @@ from flax import core, linen
 from funcnet import tree
 from funcnet.bridges.trees import check_module, pruned, whole
 from funcnet.nn import Module
-from funcnet.tree import Tree
+from funcnet.tree import PyTree, Tree
 
 Variables = dict[str, Any]
 
@@ -59,7 +59,13 @@ class ToLinen(linen.Module):
 
     net: Module
 
-    def __call__(self, *inputs: Any, training: Any = False, net_method: str | None = None, **kwargs: Any) -> Any:
+    def __call__(
+        self,
+        *inputs: PyTree,
+        training: bool | Mapping[str, bool] | None = False,
+        net_method: str | None = None,
+        **kwargs: Any,
+    ) -> Any:
         check_module(self.net, "ToLinen")
         if self.is_initializing() and not self.variables:
             self._put(self.to_variables(*self.net.init(self.make_rng(PARAMS), *inputs, **kwargs)))

@@ -47,7 +47,7 @@ def pruned(values: Tree) -> Tree:
     return tree.unflatten(tree.flatten(values))
 
 
-def check_module(net: Any, where: str) -> None:
+def check_module(net: object, where: str) -> None:
     """Raise a TypeError if `net` is not a funcnet module."""
     if not isinstance(net, Module):
         raise TypeError(

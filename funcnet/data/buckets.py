@@ -127,7 +127,7 @@ class PaddedCollate:
         ([[5, 6, 0, 0], [7, 0, 0, 0]], [[1, 2, -100, -100], [3, -100, -100, -100]])
     """
 
-    def __init__(self, boundaries: Sequence[int], fill: Any = 0):
+    def __init__(self, boundaries: Sequence[int], fill: object = 0):
         _check_boundaries("PaddedCollate", boundaries)
         self.boundaries, self.fill = list(boundaries), fill
 
@@ -143,7 +143,7 @@ class PaddedCollate:
             )
         return default_collate([self._padded(item, self.boundaries[place], self.fill) for item in items])
 
-    def _padded(self, value: Any, length: int, fill: Any) -> Any:
+    def _padded(self, value: object, length: int, fill: object) -> Any:
         if isinstance(value, Mapping):
             fills = fill if isinstance(fill, Mapping) else dict.fromkeys(value, fill)
             return {key: self._padded(part, length, fills.get(key, 0)) for key, part in value.items()}
@@ -200,7 +200,7 @@ def _check_boundaries(where: str, boundaries: Sequence[int]) -> None:
         )
 
 
-def _longest(value: Any) -> int:
+def _longest(value: object) -> int:
     if isinstance(value, Mapping):
         return max((_longest(part) for part in value.values()), default=0)
     if isinstance(value, tuple | list) and not _is_sequence_of_numbers(value):

@@ -10,6 +10,7 @@ import operator
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from multiprocessing.context import BaseContext
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from funcnet.data.describe import describe
 from funcnet.data.draws import draw_bits
 from funcnet.data.endless import EndlessLoader
 from funcnet.data.fetch import IterableFetcher, MapFetcher, Rows
-from funcnet.data.gather import items_of
+from funcnet.data.gather import Items, items_of
 from funcnet.data.global_draws import DrawsWarning
 from funcnet.data.iterator import BatchIterator, PlannedTask, Position, StreamIterator
 from funcnet.data.make_workers import make_workers
@@ -109,7 +110,7 @@ class DataLoader:
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: Items | Iterable[Any],
         batch_size: int | None = 1,
         shuffle: bool | None = None,
         sampler: Iterable[Any] | None = None,
@@ -120,7 +121,7 @@ class DataLoader:
         drop_last: bool = False,
         timeout: float = 0,
         worker_init_fn: Callable[[int], Any] | None = None,
-        multiprocessing_context: Any = None,
+        multiprocessing_context: str | BaseContext | None = None,
         generator: None = None,
         *,
         seed: int = 0,
@@ -166,7 +167,7 @@ class DataLoader:
         self._newest: Any = None  # weak reference to the newest iterator of persistent workers
         self._is_ready = True
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if self._is_ready and name in FIXED:
             raise ValueError(f"{name} attribute should not be set after DataLoader is initialized.")
         super().__setattr__(name, value)
@@ -347,7 +348,9 @@ class DataLoader:
         workers = self._begin(fetcher, epoch, [None] * self._count)
         return self._taken_over(BatchIterator(workers, self._count, planned, keep, **self._options()))
 
-    def _stream(self, dataset: Any, epoch: int, resumed: Position | None, store: Callable[[Position], None]) -> Any:
+    def _stream(
+        self, dataset: Iterable[Any], epoch: int, resumed: Position | None, store: Callable[[Position], None]
+    ) -> Any:
         """Return an iterator over the batches of one pass of an iterable dataset."""
         fetcher = IterableFetcher(
             dataset, self.collate_fn, batch_size=self.batch_size, drop_last=self.drop_last, seed=self.seed
@@ -381,7 +384,7 @@ class DataLoader:
         workers.begin(epoch, int(draw_bits(self.seed, epoch)[()] >> np.uint64(33)), states)  # below 2**31
         return workers
 
-    def _taken_over(self, iterator: Any) -> Any:
+    def _taken_over(self, iterator: BatchIterator | StreamIterator) -> Any:
         """Return `iterator`, after it has taken over the persistent workers of the previous iterator."""
         if self.persistent_workers:
             older = self._newest and self._newest()

@@ -48,7 +48,7 @@ def items_of(dataset: Any) -> Items:
     return dataset  # type: ignore[no-any-return]
 
 
-def reader_of(items: Any) -> Callable[[Any], Any] | None:
+def reader_of(items: object) -> Callable[[Any], Any] | None:
     """Return the method `__getitems__` of a dataset, or None if the dataset must be read item by item.
 
     A subclass that overrides only `__getitem__`, such as a `TensorDataset` that augments items, is read item by item.
@@ -150,7 +150,7 @@ class HuggingFace:
             self._require_integers(name, values)
         return found
 
-    def _require_integers(self, name: str, values: Any) -> None:
+    def _require_integers(self, name: str, values: object) -> None:
         """Raise TypeError if the dataset has turned a column of integers into floats, as its formats do for nulls."""
         feature = self.dataset.features.get(name)
         while hasattr(feature, "feature"):  # lists
@@ -248,19 +248,19 @@ def _values(name: str, column: Any, rows: NDArray[np.int64]) -> Any:
     return found
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return a value with lists in the place of arrays of objects."""
     is_list = isinstance(value, np.ndarray) and value.dtype.kind == "O"
     return [*map(_plain, value)] if is_list else value
 
 
-def _has_null(value: Any) -> bool:
+def _has_null(value: object) -> bool:
     if isinstance(value, dict | list | tuple):
         return any(map(_has_null, value.values() if isinstance(value, dict) else value))
     return value is None
 
 
-def _collated(name: str, values: Any) -> Any:
+def _collated(name: str, values: object) -> Any:
     if isinstance(values, np.ndarray):
         return values
     try:

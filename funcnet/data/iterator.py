@@ -72,7 +72,7 @@ class _Ahead:
                 "To make several passes at the same time, use persistent_workers=False."
             )
 
-    def _submit(self, worker: int, task: Any) -> None:
+    def _submit(self, worker: int, task: object) -> None:
         self._workers.submit(worker, self._sent, task)
         self._sent += 1
         self._outstanding += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from multiprocessing.context import BaseContext
 
 from funcnet.data.inline import InlineWorkers
 from funcnet.data.processes import ProcessWorkers
@@ -12,7 +12,7 @@ from funcnet.data.worker import Fetcher, InitFn, Workers
 __all__ = ["make_workers"]
 
 
-def make_workers(fetcher: Fetcher, count: int, init_fn: InitFn | None, context: Any) -> Workers:
+def make_workers(fetcher: Fetcher, count: int, init_fn: InitFn | None, context: BaseContext | None) -> Workers:
     """Return the workers of a `DataLoader`.
 
     Args:

@@ -14,6 +14,7 @@ import numpy as np
 from funcnet.data.checks import refuse_generator, require_int, require_items, require_numbers, shown
 from funcnet.data.dataset import Dataset
 from funcnet.data.draws import permute
+from funcnet.data.gather import Items
 from funcnet.data.parts import at_epoch, read
 
 __all__ = ["Subset", "random_split"]
@@ -38,7 +39,7 @@ class Subset(Dataset[T_co]):
     Reference: torch.utils.data.Subset
     """
 
-    def __init__(self, dataset: Any, indices: Sequence[int]):
+    def __init__(self, dataset: Items, indices: Sequence[int]):
         require_items("Subset", "dataset", dataset, length=False)
         _check_indices(indices)
         self.dataset, self.indices = dataset, indices
@@ -120,7 +121,7 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: None = None,
     return [Subset(dataset, order[end - int(count) : end]) for end, count in zip(ends, counts, strict=True)]
 
 
-def _check_indices(indices: Any) -> None:
+def _check_indices(indices: object) -> None:
     """Check that indices are a sequence, and that the first one is an integer."""
     is_sequence = hasattr(indices, "__len__") and hasattr(indices, "__getitem__") and not isinstance(indices, Mapping)
     first = indices[0] if is_sequence and len(indices) else 0

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-Values = Any  # an argument of numpy.asarray
+Values = ArrayLike
 
 __all__ = ["accuracy", "confusion", "f1_binary", "f1_macro", "f1_micro", "matthews", "pearson", "spearman"]
 

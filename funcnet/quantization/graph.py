@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.typing import DTypeLike
 
 __all__ = ["LayerGraph", "LayerNode", "LayerValue", "as_constant", "channel_constant", "is_concrete", "scalar_constant"]
 
@@ -88,7 +89,12 @@ class LayerGraph:
     layer: str = ""
 
     def add(
-        self, op: str, inputs: Sequence[LayerValue], shape: Sequence[int], dtype: Any = None, **settings: Any
+        self,
+        op: str,
+        inputs: Sequence[LayerValue],
+        shape: Sequence[int],
+        dtype: DTypeLike | None = None,
+        **settings: Any,
     ) -> LayerValue:
         """Append a node, and return its output, which by default has the dtype of the first input."""
         value = LayerValue(tuple(map(int, shape)), np.dtype(inputs[0].dtype if dtype is None else dtype))

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from funcnet import table
 from funcnet.arguments import integer
 from funcnet.figures import COLOURS, GREY, new_figure, write_figure
 from funcnet.quantization.observers import HistogramState, histogram_bins
+
+if TYPE_CHECKING:  # the import takes half a second
+    from matplotlib.axes import Axes
 
 __all__ = ["LayerLoss", "LayerLosses"]
 
@@ -191,7 +194,7 @@ def _percent(share: float) -> str:
     return "0 %" if share == 0 else f"{100 * share:.2g} %"
 
 
-def _draw(axis: Any, row: LayerLoss, histogram: HistogramState) -> None:
+def _draw(axis: "Axes", row: LayerLoss, histogram: HistogramState) -> None:
     """Draw the histogram of one array on a logarithmic scale, because outliers are few."""
     counts, edges = histogram_bins(histogram)
     held = np.flatnonzero(counts)

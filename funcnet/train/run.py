@@ -156,7 +156,7 @@ def run_task(
         return 0
 
 
-def _check_arguments(open_task: Any, settings: Any, where: Any, free: Any) -> None:
+def _check_arguments(open_task: object, settings: object, where: object, free: object) -> None:
     """Raise a TypeError if an argument of `run_task` has the wrong type."""
     own = "train.run_task"
     expect(isinstance(where, str), own, "where", "the name of the command", where)
@@ -170,7 +170,7 @@ def _check_arguments(open_task: Any, settings: Any, where: Any, free: Any) -> No
     check_types(settings, where)
 
 
-def _opened(open_task: Any, settings: Any, context: Context, where: str) -> Task:
+def _opened(open_task: Callable[..., Task], settings: object, context: Context, where: str) -> Task:
     """Open the task, first in process 0, which may build data that the others then find.
 
     Raises:
@@ -192,7 +192,7 @@ def _opened(open_task: Any, settings: Any, context: Context, where: str) -> Task
 
 
 @contextlib.contextmanager
-def _cancelling(settings: Any) -> Iterator[None]:
+def _cancelling(settings: object) -> Iterator[None]:
     """Undo `open_run` if a new run fails before it has logged or saved anything."""
     try:
         yield
@@ -202,7 +202,7 @@ def _cancelling(settings: Any) -> Iterator[None]:
         raise
 
 
-def _checked(task: Any, where: str) -> Any:
+def _checked(task: object, where: str) -> Any:
     """Return a task. Raise a TypeError if it is none, or one of its attributes is missing or has the wrong type."""
     expect(isinstance(task, Task), where, "the result of open_task", "a train.Task", task)
     kinds = {"name": str, "cadence": Cadence}

@@ -10,9 +10,11 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 
 from funcnet.arguments import shown
 from funcnet.random import is_key, wrap_keys
+from funcnet.tree import PyTree
 
 __all__ = [
     "accepted_kinds",
@@ -34,7 +36,7 @@ _DTYPES = frozenset({
 _NUMBERS = (bool, int, float, complex, np.generic)
 
 
-def named_leaves(tree: Any, where: str = "train.Checkpoints") -> dict[str, Any]:
+def named_leaves(tree: PyTree, where: str = "train.Checkpoints") -> dict[str, Any]:
     """Return the leaves of a pytree by their paths, such as "params.fc.weight".
 
     Raises:
@@ -62,7 +64,7 @@ def named_leaves(tree: Any, where: str = "train.Checkpoints") -> dict[str, Any]:
     return named
 
 
-def storable_leaves(tree: Any, where: str) -> dict[str, Any]:
+def storable_leaves(tree: PyTree, where: str) -> dict[str, Any]:
     """Return the leaves of a pytree by their paths, after checking that a checkpoint can store and restore them.
 
     Raises:
@@ -128,7 +130,7 @@ def stored_form(leaf: Any) -> Any:
     return leaf.copy() if isinstance(leaf, jax.Array) else np.array(leaf)
 
 
-def restored_form(array: Any, leaf: Any) -> Any:
+def restored_form(array: ArrayLike, leaf: Any) -> Any:
     """Return a stored array in the form of a leaf of the template: as a random key, a number, or an array."""
     if is_key(leaf):
         return wrap_keys(array, leaf.dtype)
@@ -139,7 +141,7 @@ def restored_form(array: Any, leaf: Any) -> Any:
     return array[()] if isinstance(leaf, np.generic) else type(leaf)(array.item())
 
 
-def _is_unsortable(node: Any) -> bool:
+def _is_unsortable(node: object) -> bool:
     """Return whether `node` is a dict whose keys cannot be sorted. JAX sorts the keys of every dict."""
     if not isinstance(node, Mapping) or isinstance(node, OrderedDict):
         return False

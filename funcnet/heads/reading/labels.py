@@ -5,7 +5,6 @@ Error messages begin with the argument `where`, the place of the label in its fi
 
 import math
 import re
-from typing import Any
 
 __all__ = ["as_class", "as_classes", "as_index", "as_number"]
 
@@ -13,7 +12,7 @@ LARGEST = 1e37  # bound of labels that are numbers, because they are learned in 
 EXACT = 2**53  # floats below are exact if they are integers
 
 
-def as_class(where: str, value: Any) -> str:
+def as_class(where: str, value: object) -> str:
     """Convert a label to the name of a class. A label that is null, NaN, empty or blank is missing. A number without
     a fraction has one name: 7 and 7.0 in JSON are the class 7.
 
@@ -33,7 +32,7 @@ def as_class(where: str, value: Any) -> str:
     return name
 
 
-def as_classes(where: str, value: Any, separator: str | None) -> str | tuple[str, ...]:
+def as_classes(where: str, value: object, separator: str | None) -> str | tuple[str, ...]:
     """Convert a label to the name of a class. A list, or a cell that is split at `separator`, becomes a tuple of names.
 
     >>> as_classes("a.csv, line 3", "fast | fine", "|")
@@ -51,7 +50,7 @@ def as_classes(where: str, value: Any, separator: str | None) -> str | tuple[str
     return as_class(where, value)
 
 
-def as_number(where: str, value: Any) -> float:
+def as_number(where: str, value: object) -> float:
     """Convert a label to a number in the range of float32.
 
     >>> as_number("a.csv, line 3", "2.5")
@@ -71,7 +70,7 @@ def as_number(where: str, value: Any) -> float:
     return found
 
 
-def as_index(where: str, value: Any, count: int) -> int:
+def as_index(where: str, value: object, count: int) -> int:
     """Convert a label to the index of one of `count` choices.
 
     >>> as_index("a.csv, line 3", "1", 2)

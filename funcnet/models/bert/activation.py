@@ -62,13 +62,13 @@ def shown(module: nn.Module, name: str) -> str:
     return "" if isinstance(function, nn.Module) else f"{name}={called(function)}"
 
 
-def called(function: Any) -> str:
+def called(function: Callable[..., Any]) -> str:
     """Return the name of an activation for messages, such as gelu or ReLU()."""
     known = next((name for name, value in _ACTIVATIONS.items() if value is function), None)
     return str(known or getattr(function, "__name__", function))
 
 
-def computes(function: Any, name: str) -> bool:
+def computes(function: Callable[..., Any], name: str) -> bool:
     """Return whether a function computes the same values as the activation with this name. The values are compared,
     because the same activation can be written in many ways.
 

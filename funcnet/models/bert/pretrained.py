@@ -133,7 +133,7 @@ def from_pretrained(
 
 
 def save_pretrained(
-    path: str | Path, model: Any, params: Tree, state: Tree, *, max_shard_size: int | None = None
+    path: str | Path, model: nn.Module, params: Tree, state: Tree, *, max_shard_size: int | None = None
 ) -> None:
     """Save a model as a directory that `from_pretrained` and the class of the same name in transformers can load.
 

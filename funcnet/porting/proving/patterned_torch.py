@@ -6,9 +6,12 @@ import importlib
 import math
 import statistics
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
+import jax
 import numpy as np
+from jax.typing import ArrayLike, DTypeLike
 
 __all__ = ["normals", "replacements", "uniforms"]
 
@@ -44,10 +47,12 @@ def replacements() -> Replacements:
     return [*_made(torch), *_filled(torch), *_dropped_out(torch)]
 
 
-def _made(torch: Any) -> Replacements:
+def _made(torch: ModuleType) -> Replacements:
     """Return the replacements of random functions of torch that make a new tensor, such as `torch.randn`."""
 
-    def drawn(values: Callable[[Sequence[int]], np.ndarray], *size: Any, dtype: Any = None, **options: Any) -> Any:
+    def drawn(
+        values: Callable[[Sequence[int]], np.ndarray], *size: Any, dtype: DTypeLike | None = None, **options: Any
+    ) -> Any:
         sizes = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
         kept = {name: options[name] for name in ("device", "requires_grad") if name in options}
         found = torch.as_tensor(values(tuple(sizes))).to(dtype or torch.get_default_dtype())
@@ -78,7 +83,7 @@ def _made(torch: Any) -> Replacements:
     def randperm(n: int, **options: Any) -> Any:
         return torch.as_tensor(np.argsort(uniforms((n,))))
 
-    def bernoulli(input: Any, p: Any = None, **options: Any) -> Any:
+    def bernoulli(input: Any, p: ArrayLike | None = None, **options: Any) -> Any:
         rate = input if p is None else p
         return (torch.as_tensor(uniforms(input.shape)) < rate).to(input.dtype)
 
@@ -95,7 +100,7 @@ def _made(torch: Any) -> Replacements:
     ]
 
 
-def _filled(torch: Any) -> Replacements:
+def _filled(torch: ModuleType) -> Replacements:
     """Return the replacements of tensor methods that fill a tensor with random numbers, such as `normal_`."""
 
     def filled(values: Callable[..., np.ndarray]) -> Callable[..., Any]:
@@ -105,7 +110,7 @@ def _filled(torch: Any) -> Replacements:
 
         return fill
 
-    def below(shape: Any, p: Any = 0.5) -> Any:
+    def below(shape: int | Sequence[int], p: ArrayLike = 0.5) -> Any:
         rate = p.detach().cpu().numpy() if hasattr(p, "detach") else p
         return uniforms(shape) < rate
 
@@ -123,7 +128,7 @@ def _filled(torch: Any) -> Replacements:
     ]
 
 
-def _dropped_out(torch: Any) -> Replacements:
+def _dropped_out(torch: ModuleType) -> Replacements:
     """Return the replacements of torch's dropout functions and of its attention function, which has a dropout rate."""
     functional = torch.nn.functional
 
@@ -141,7 +146,7 @@ def _dropped_out(torch: Any) -> Replacements:
     attention = functional.scaled_dot_product_attention
 
     def attend(
-        query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
+        query: Any, key: jax.Array, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
         **options: Any,
     ) -> Any:  # fmt: skip
         options["is_causal"] = is_causal
@@ -161,7 +166,7 @@ def _dropped_out(torch: Any) -> Replacements:
     ]
 
 
-def _dropped(torch: Any, input: Any, p: float, training: bool, shape: Sequence[int], inplace: bool) -> Any:
+def _dropped(torch: ModuleType, input: Any, p: float, training: bool, shape: Sequence[int], inplace: bool) -> Any:
     if not training or p == 0:
         return input
     kept = torch.as_tensor(uniforms(shape) >= p, device=input.device)

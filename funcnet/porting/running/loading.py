@@ -238,7 +238,7 @@ def _classes(module: ModuleType) -> list[str]:
     ]
 
 
-def _described(value: Any) -> str:
+def _described(value: object) -> str:
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
     return " ".join(f"{type(value).__name__} {value!r}".split())[:60]
@@ -265,7 +265,7 @@ def _offline() -> Iterator[None]:
 
         return call
 
-    def of_socket(_: Any, address: Any) -> Any:
+    def of_socket(_: object, address: object) -> Any:
         return address[0] if isinstance(address, tuple) else None  # otherwise, the path of a local socket
 
     with contextlib.ExitStack() as stack:

@@ -20,6 +20,7 @@ from funcnet.tasks.pretraining.settings import PretrainingSettings
 from funcnet.tasks.pretraining_data import PretrainingData, PretrainingDataset, evaluation_batches
 from funcnet.text import save_tokenizer
 from funcnet.train import Cadence, Conclusion, Context, Ended, Task, TrainState, evaluate, make_eval_step, run_task
+from funcnet.tree import Params, PyTree, State
 
 __all__ = ["PretrainingTask", "add_shows_mask", "pretrain"]
 
@@ -101,7 +102,7 @@ class PretrainingTask(Task):
     def batches(self, seed: int) -> Callable[[int], Iterable[Any]]:
         return self.phases.batches
 
-    def size(self, batch: Any) -> int:
+    def size(self, batch: PyTree) -> int:
         return int(batch["attention_mask"].sum())
 
     # ------------------------------------------------------------------------------------------------- evaluation
@@ -147,7 +148,7 @@ class PretrainingTask(Task):
 
     # --------------------------------------------------------------------------------------------------- at the end
 
-    def save(self, folder: Path, params: Any, state: Any) -> None:
+    def save(self, folder: Path, params: Params, state: State) -> None:
         bert.save_pretrained(folder, self.net, params, state)
         save_tokenizer(self.data.tokenizer, folder, max_length=self.data.train.seq_len)
 
