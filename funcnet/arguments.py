@@ -74,7 +74,7 @@ def expect(is_right: object, where: str, name: str, expected: str, value: object
         raise TypeError(f"{where}: {name} has the wrong type; expected {expected}, got {shown(value)}.{advice}")
 
 
-def integer(where: str, name: str, value: object, low: int | None = None) -> int:
+def integer(where: str, name: str, value: Any, low: int | None = None) -> int:
     """Return `value` as an int. NumPy's integers and scalar arrays of integers are integers; True and 1.0 are not.
 
     Raises:
@@ -92,7 +92,7 @@ def integer(where: str, name: str, value: object, low: int | None = None) -> int
     return found
 
 
-def is_integer(value: object) -> bool:
+def is_integer(value: Any) -> bool:
     """Return whether a value is an int, or a scalar array of integers whose value is known.
 
     >>> is_integer(np.int64(1)), is_integer(True), is_integer(1.0)
@@ -109,7 +109,7 @@ def is_integer(value: object) -> bool:
     return True
 
 
-def is_real(value: object) -> bool:
+def is_real(value: Any) -> bool:
     """Return whether a value is a real number, or a scalar array of real numbers whose value is known.
 
     >>> is_real(np.float32(0.5)), is_real(True), is_real("1")
@@ -133,7 +133,7 @@ def _is_scalar_array(value: object) -> bool:
 
 
 def number(
-    where: str, name: str, value: object, low: float = -math.inf, high: float = math.inf, *, above: bool = False,
+    where: str, name: str, value: Any, low: float = -math.inf, high: float = math.inf, *, above: bool = False,
     below: bool = False, advice: str = "",
 ) -> None:  # fmt: skip
     """Check that `value` is a real number from `low` to `high`. Scalar arrays are numbers, and traced ones are not
@@ -182,7 +182,7 @@ def choice(where: str, name: str, value: object, choices: Iterable[str]) -> None
 def function(
     where: str,
     name: str,
-    value: object,
+    value: Any,
     form: str,
     count: int | None = None,
     *keywords: str,
@@ -242,7 +242,7 @@ def patterns(where: str, name: str, value: object) -> None:
     expect(is_right, where, name, "a name pattern such as '**.bias', or a list of them", value)
 
 
-def path(where: str, name: str, value: object) -> Path:
+def path(where: str, name: str, value: Any) -> Path:
     """Return `value`, which is a string or a path, as a Path."""
     is_right = isinstance(value, str | os.PathLike) and value != ""
     expect(is_right, where, name, "a path, such as 'runs/first'", value)

@@ -51,7 +51,7 @@ def is_key(value: object) -> bool:
     return jax.dtypes.issubdtype(getattr(value, "dtype", None), jax.dtypes.prng_key)
 
 
-def wrap_keys(data: jax.Array | np.ndarray, dtype: Any) -> jax.Array:
+def wrap_keys(data: Any, dtype: Any) -> jax.Array:
     """Return the typed keys whose data are `data`. This function is the inverse of `jax.random.key_data`.
 
     Args:

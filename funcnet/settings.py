@@ -340,7 +340,7 @@ def _words(hint: object) -> tuple[Any, ...]:
     return get_args(hint) if get_origin(hint) is Literal else tuple(inner)
 
 
-def _metadata(hint: object) -> Iterator[Any]:
+def _metadata(hint: Any) -> Iterator[Any]:
     """Yield the metadata of each `Annotated` in a type, also within unions such as Annotated[int, Range(1)] | None."""
     if get_origin(hint) is Annotated:
         yield from hint.__metadata__

@@ -62,7 +62,7 @@ class ToLinen(linen.Module):
     def __call__(
         self,
         *inputs: PyTree,
-        training: bool | Mapping[str, bool] | None = False,
+        training: bool | Mapping[str, bool] = False,
         net_method: str | None = None,
         **kwargs: Any,
     ) -> Any:

@@ -143,7 +143,7 @@ class PaddedCollate:
             )
         return default_collate([self._padded(item, self.boundaries[place], self.fill) for item in items])
 
-    def _padded(self, value: object, length: int, fill: object) -> Any:
+    def _padded(self, value: Any, length: int, fill: Any) -> Any:
         if isinstance(value, Mapping):
             fills = fill if isinstance(fill, Mapping) else dict.fromkeys(value, fill)
             return {key: self._padded(part, length, fills.get(key, 0)) for key, part in value.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ __all__ = [
 ]
 
 
-def require_int(where: str, name: str, value: object, least: int | None = None) -> int:
+def require_int(where: str, name: str, value: Any, least: int | None = None) -> int:
     """Return an argument as an int.
 
     Raises:
@@ -62,7 +63,7 @@ def require_function(where: str, name: str, value: object) -> None:
         raise TypeError(f"{where}: {name} is not a function; expected a callable or None, got {shown(value)}.")
 
 
-def require_numbers(where: str, name: str, values: object) -> None:
+def require_numbers(where: str, name: str, values: Any) -> None:
     """Raise a TypeError if an argument is not a sequence or an array (N,) of real numbers.
 
     Example:
@@ -86,7 +87,7 @@ def require_iterable(where: str, name: str, value: object, expected: str) -> Non
         raise TypeError(f"{where}: {name} cannot be iterated over; expected {expected}, got {shown(value)}.")
 
 
-def require_items(where: str, name: str, dataset: object, *, length: bool = True) -> None:
+def require_items(where: str, name: str, dataset: Any, *, length: bool = True) -> None:
     """Raise a TypeError if an argument is not a map-style dataset, with a length if `length` is True.
 
     Example:
@@ -164,7 +165,7 @@ def refuse_generator(where: str, generator: object) -> None:
         )
 
 
-def require_unmasked(where: str, name: str, array: object) -> None:
+def require_unmasked(where: str, name: str, array: Any) -> None:
     """Raise a TypeError if a NumPy array has masked values, which other arrays would have as numbers.
 
     Example:

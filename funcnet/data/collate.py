@@ -45,7 +45,7 @@ class DtypeMismatch(_Mismatch, TypeError):
     """Raised if arrays of a batch differ in dtype. Array `entry` is the first whose dtype is not that of array 0."""
 
 
-def default_convert(data: object) -> Any:
+def default_convert(data: Any) -> Any:
     """Convert the NumPy scalars and torch tensors in an item to NumPy arrays.
 
     NumPy scalars become arrays without dimensions. NumPy arrays and JAX arrays do not change. Mappings and sequences
@@ -288,7 +288,7 @@ def _check_numbers(batch: Sequence[Any]) -> None:
             )
 
 
-def _dtype(number: object) -> np.dtype[Any] | None:
+def _dtype(number: Any) -> np.dtype[Any] | None:
     """Return the dtype of an array, a NumPy scalar or a number of Python, and None for other values."""
     if _is_scalar(number) or isinstance(number, np.ndarray):
         return number.dtype  # type: ignore[no-any-return]

@@ -10,7 +10,6 @@ import operator
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from multiprocessing.context import BaseContext
 from typing import Any
 
 import numpy as np
@@ -33,8 +32,8 @@ from funcnet.data.endless import EndlessLoader
 from funcnet.data.fetch import IterableFetcher, MapFetcher, Rows
 from funcnet.data.gather import Items, items_of
 from funcnet.data.global_draws import DrawsWarning
-from funcnet.data.iterator import BatchIterator, PlannedTask, Position, StreamIterator
-from funcnet.data.make_workers import make_workers
+from funcnet.data.iterator import BatchIterator, Keep, PlannedTask, Position, StreamIterator
+from funcnet.data.make_workers import Context, make_workers
 from funcnet.data.plan import BatchPlan, IteratedPlan, make_plan, smallest_size
 from funcnet.data.positions import check_position, states_after, stream_position
 from funcnet.data.sampler import BatchSampler, RandomSampler, SequentialSampler
@@ -121,7 +120,7 @@ class DataLoader:
         drop_last: bool = False,
         timeout: float = 0,
         worker_init_fn: Callable[[int], Any] | None = None,
-        multiprocessing_context: str | BaseContext | None = None,
+        multiprocessing_context: Context = None,
         generator: None = None,
         *,
         seed: int = 0,
@@ -176,7 +175,7 @@ class DataLoader:
         """Return the number of batches in an epoch. For an iterable dataset, this is an estimate from its length."""
         if not self.is_iterable:
             return self._plan.count()
-        count, size = len(self.dataset), self.batch_size or 1
+        count, size = len(self.dataset), self.batch_size or 1  # type: ignore[arg-type]
         self._reported = count
         return count // size if self.drop_last else -(-count // size)
 
@@ -340,7 +339,7 @@ class DataLoader:
                 yield PlannedTask((epoch, planned.indices, planned.places), {})
                 step += 1
 
-    def _read(self, planned: Iterator[PlannedTask], keep: Callable[[Position], None], epoch: int) -> Any:
+    def _read(self, planned: Iterator[PlannedTask], keep: Keep, epoch: int) -> Any:
         """Return an iterator over the planned batches of an epoch, and start the workers that read them."""
         fetcher = MapFetcher(
             self.dataset, self.collate_fn, batched=self._batched, gathers=self._gathers, seed=self.seed, rows=self._rows
@@ -348,9 +347,7 @@ class DataLoader:
         workers = self._begin(fetcher, epoch, [None] * self._count)
         return self._taken_over(BatchIterator(workers, self._count, planned, keep, **self._options()))
 
-    def _stream(
-        self, dataset: Iterable[Any], epoch: int, resumed: Position | None, store: Callable[[Position], None]
-    ) -> Any:
+    def _stream(self, dataset: Any, epoch: int, resumed: Position | None, store: Keep) -> Any:
         """Return an iterator over the batches of one pass of an iterable dataset."""
         fetcher = IterableFetcher(
             dataset, self.collate_fn, batch_size=self.batch_size, drop_last=self.drop_last, seed=self.seed

@@ -10,7 +10,7 @@ from funcnet.data.subset import Subset
 __all__ = ["describe"]
 
 
-def describe(dataset: object) -> str:
+def describe(dataset: Any) -> str:
     """Return a short text that names a dataset, for messages and saved positions. Items are not read.
 
     Example:

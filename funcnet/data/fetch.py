@@ -40,7 +40,14 @@ class MapFetcher:
     """
 
     def __init__(
-        self, dataset: Items, collate_fn: Collate, *, batched: bool, gathers: bool, seed: int, rows: Rows = None
+        self,
+        dataset: Items | Iterable[Any],
+        collate_fn: Collate,
+        *,
+        batched: bool,
+        gathers: bool,
+        seed: int,
+        rows: Rows = None,
     ):
         self.dataset, self.collate_fn, self.batched, self.gathers = dataset, collate_fn, batched, gathers
         self.seed, self.rows = seed, rows

@@ -12,7 +12,7 @@ from funcnet.data.arrow_values import as_tensors, column_values, require_distinc
 from funcnet.data.collate import default_collate, default_convert
 from funcnet.data.joined import Joined
 
-__all__ = ["Arrays", "ArrowTable", "HuggingFace", "Items", "check_bounds", "items_of", "reader_of"]
+__all__ = ["Arrays", "ArrowTable", "HuggingFace", "Items", "SizedItems", "check_bounds", "items_of", "reader_of"]
 
 ROWS = {kind.__getitem__ for kind in (np.ndarray, np.memmap, np.recarray)}  # methods that return plain rows
 
@@ -21,6 +21,12 @@ class Items(Protocol):
     """A dataset whose items a loader reads by index."""
 
     def __getitem__(self, index: Any, /) -> Any: ...
+
+
+class SizedItems(Items, Protocol):
+    """A map-style dataset: items with an index, and their number."""
+
+    def __len__(self) -> int: ...
 
 
 def items_of(dataset: Any) -> Items:
@@ -48,7 +54,7 @@ def items_of(dataset: Any) -> Items:
     return dataset  # type: ignore[no-any-return]
 
 
-def reader_of(items: object) -> Callable[[Any], Any] | None:
+def reader_of(items: Any) -> Callable[[Any], Any] | None:
     """Return the method `__getitems__` of a dataset, or None if the dataset must be read item by item.
 
     A subclass that overrides only `__getitem__`, such as a `TensorDataset` that augments items, is read item by item.
@@ -150,7 +156,7 @@ class HuggingFace:
             self._require_integers(name, values)
         return found
 
-    def _require_integers(self, name: str, values: object) -> None:
+    def _require_integers(self, name: str, values: Any) -> None:
         """Raise TypeError if the dataset has turned a column of integers into floats, as its formats do for nulls."""
         feature = self.dataset.features.get(name)
         while hasattr(feature, "feature"):  # lists
@@ -248,7 +254,7 @@ def _values(name: str, column: Any, rows: NDArray[np.int64]) -> Any:
     return found
 
 
-def _plain(value: object) -> Any:
+def _plain(value: Any) -> Any:
     """Return a value with lists in the place of arrays of objects."""
     is_list = isinstance(value, np.ndarray) and value.dtype.kind == "O"
     return [*map(_plain, value)] if is_list else value
@@ -260,7 +266,7 @@ def _has_null(value: object) -> bool:
     return value is None
 
 
-def _collated(name: str, values: object) -> Any:
+def _collated(name: str, values: Any) -> Any:
     if isinstance(values, np.ndarray):
         return values
     try:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from funcnet.data.global_draws import DrawsWarning, generator_states, used_generators
 from funcnet.data.worker import TaskResult, Workers
 
-__all__ = ["BatchIterator", "PlannedTask", "Position", "StreamIterator"]
+__all__ = ["BatchIterator", "Keep", "PlannedTask", "Position", "StreamIterator"]
 
 Position = dict[str, Any]
 Keep = Callable[[Position], None]  # receives the position after each batch

@@ -9,13 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from funcnet.data.dataloader import DataLoader
-from funcnet.data.gather import Items
 from funcnet.data.to_device import pad_batch
 
 __all__ = ["padded_batches"]
 
 
-def padded_batches(dataset: Items, batch_size: int, own: NDArray[np.int64] | None = None) -> Iterator[tuple[Any, Any]]:
+def padded_batches(dataset: Any, batch_size: int, own: NDArray[np.int64] | None = None) -> Iterator[tuple[Any, Any]]:
     """Yield all items of a dataset once, in order, in batches of equal size, as (batch, mask). `pad_batch` fills the
     last batch.
 

@@ -125,7 +125,7 @@ class ProcessWorkers:
         """Ask all worker processes to end, and terminate those that do not end."""
         self._finalizer()
 
-    def _start(self, parcel: _Parcel, number: int, count: int, context: BaseContext) -> None:
+    def _start(self, parcel: _Parcel, number: int, count: int, context: Any) -> None:
         here, there = multiprocessing.connection.Pipe(duplex=True)
         try:
             process = context.Process(

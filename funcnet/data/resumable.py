@@ -136,10 +136,10 @@ class Cursor:
     def begin(
         self,
         epoch: int,
-        state: Mapping[str, Any] | None = None,
+        state: Any = None,
         *,
         skip: int = 0,
-        after: Mapping[str, Any] | None = None,
+        after: Any = None,
     ) -> None:
         """Begin an epoch of the source at its first item, or at the position at which `state` was saved, and drop
         `skip` items.

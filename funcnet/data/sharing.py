@@ -122,7 +122,7 @@ def own_copy(dataset: Any) -> Any:
     return new
 
 
-def _own(value: object) -> Any:
+def _own(value: Any) -> Any:
     if _is_stream(value):
         return own_copy(value)
     if type(value) in (list, tuple) and any(map(_is_stream, value)):

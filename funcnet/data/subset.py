@@ -14,7 +14,7 @@ import numpy as np
 from funcnet.data.checks import refuse_generator, require_int, require_items, require_numbers, shown
 from funcnet.data.dataset import Dataset
 from funcnet.data.draws import permute
-from funcnet.data.gather import Items
+from funcnet.data.gather import Items, SizedItems
 from funcnet.data.parts import at_epoch, read
 
 __all__ = ["Subset", "random_split"]
@@ -63,7 +63,9 @@ class Subset(Dataset[T_co]):
         return new
 
 
-def random_split(dataset: Any, lengths: Sequence[float], generator: None = None, *, seed: int = 0) -> list[Subset[Any]]:
+def random_split(
+    dataset: SizedItems, lengths: Sequence[float], generator: None = None, *, seed: int = 0
+) -> list[Subset[Any]]:
     """Split a dataset into random parts that do not overlap.
 
     Args:
@@ -121,7 +123,7 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: None = None,
     return [Subset(dataset, order[end - int(count) : end]) for end, count in zip(ends, counts, strict=True)]
 
 
-def _check_indices(indices: object) -> None:
+def _check_indices(indices: Any) -> None:
     """Check that indices are a sequence, and that the first one is an integer."""
     is_sequence = hasattr(indices, "__len__") and hasattr(indices, "__getitem__") and not isinstance(indices, Mapping)
     first = indices[0] if is_sequence and len(indices) else 0

@@ -138,7 +138,7 @@ def _arrays(batch: object) -> list[Any]:
     return [batch] if getattr(batch, "ndim", 0) else []
 
 
-def _filled(batch: object, missing: int) -> Any:
+def _filled(batch: Any, missing: int) -> Any:
     if isinstance(batch, Mapping):
         return {name: _filled(part, missing) for name, part in batch.items()}
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):

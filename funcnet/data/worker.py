@@ -115,7 +115,7 @@ class Fetcher(Protocol):
     def begin(self, epoch: int, state: Mapping[str, Any] | None) -> None:
         """Begin a pass over the data: at the first item if `state` is None, otherwise at the position of `state`."""
 
-    def fetch(self, task: object) -> Any:
+    def fetch(self, task: Any) -> Any:
         """Return the batch of a task. Raise a StopIteration if the iterable dataset has ended."""
 
     def state(self) -> Any:

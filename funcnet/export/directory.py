@@ -136,7 +136,7 @@ def _integers(path: Path, batch_size: int | None, length: int | None, where: str
         require_net(path, model, length, where)
     lengths = () if of_images else (length,) if length else tuple(model.nets)
 
-    def function(*arrays: ArrayLike) -> dict[str, Any]:
+    def function(*arrays: jax.Array | np.ndarray) -> dict[str, Any]:
         net = model.nets[0 if of_images else arrays[0].shape[1]]
         return dict(zip(model.outputs, jax.tree.leaves(net(*arrays)), strict=True))
 

@@ -14,7 +14,7 @@ __all__ = ["inference_of"]
 
 
 def inference_of(
-    net: "nn.Module", params: Params, state: State, *, method: str | None = None, **settings: object
+    net: "nn.Module", params: Params, state: State, *, method: str | None = None, **settings: Any
 ) -> Callable[..., Any]:
     """Return the inference of a module as a function that closes over the module's weights and buffers.
 

@@ -169,7 +169,7 @@ def subprograms(equation: Equation) -> Iterator[Jaxpr]:
                 yield one
 
 
-def _example(where: str, number: int, array: object) -> np.ndarray:
+def _example(where: str, number: int, array: Any) -> np.ndarray:
     if not hasattr(array, "dtype") or not hasattr(array, "shape"):
         raise TypeError(
             f"{where}: argument {number} is not an array; expected a NumPy or JAX array, got {type(array).__name__}."

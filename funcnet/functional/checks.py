@@ -48,7 +48,7 @@ def wide_dtype(array: jax.Array) -> Any:
     return array.dtype if jnp.finfo(array.dtype).bits > 32 else jnp.dtype(jnp.float32)
 
 
-def _array(where: str, name: str, value: object) -> jax.Array:
+def _array(where: str, name: str, value: Any) -> jax.Array:
     """Return `value` as a jax.Array, or raise TypeError. Lists and tuples of numbers or scalar arrays are converted.
 
     A list or tuple that contains an array of one or more dimensions is an error.
@@ -65,7 +65,7 @@ def _array(where: str, name: str, value: object) -> jax.Array:
     return jnp.asarray(value)
 
 
-def floating(where: str, name: str, array: ArrayLike) -> jax.Array:
+def floating(where: str, name: str, array: ArrayLike | Sequence[Any]) -> jax.Array:
     """Return `array` as a jax.Array of a floating-point dtype, or raise TypeError."""
     array = _array(where, name, array)
     if not jnp.issubdtype(array.dtype, jnp.floating):
@@ -76,7 +76,7 @@ def floating(where: str, name: str, array: ArrayLike) -> jax.Array:
     return array
 
 
-def numbers(where: str, name: str, array: ArrayLike) -> jax.Array:
+def numbers(where: str, name: str, array: ArrayLike | Sequence[Any]) -> jax.Array:
     """Return `array` as a jax.Array of any numeric dtype except bool, or raise TypeError."""
     array = _array(where, name, array)
     if array.dtype == bool:
@@ -87,7 +87,7 @@ def numbers(where: str, name: str, array: ArrayLike) -> jax.Array:
     return array
 
 
-def real(where: str, name: str, array: ArrayLike) -> jax.Array:
+def real(where: str, name: str, array: ArrayLike | Sequence[Any]) -> jax.Array:
     """Return `array` as a jax.Array of a floating-point or integer dtype, or raise TypeError."""
     array = numbers(where, name, array)
     if jnp.iscomplexobj(array):
@@ -98,7 +98,7 @@ def real(where: str, name: str, array: ArrayLike) -> jax.Array:
     return array
 
 
-def integers(where: str, name: str, array: ArrayLike) -> jax.Array:
+def integers(where: str, name: str, array: ArrayLike | Sequence[Any]) -> jax.Array:
     """Return `array` as a jax.Array of int32 or int64, or raise TypeError.
 
     Narrow and unsigned integers are widened, because callers compare them with numbers that a narrow or unsigned dtype
@@ -189,7 +189,7 @@ def entries(value: object, length: int) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, Iterable) and getattr(value, "ndim", None) != 0 else (value,) * length
 
 
-def as_int(where: str, name: str, value: object) -> int:
+def as_int(where: str, name: str, value: Any) -> int:
     """Return `value` as an int, or raise TypeError. NumPy integers and the symbolic sizes of `jax.export` are accepted,
     but floats are not."""
     if isinstance(value, jax.core.Tracer):

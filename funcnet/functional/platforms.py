@@ -179,9 +179,7 @@ def _transpose(index: int, cotangent: jax.Array, a: Any, b: Any, *, forms: tuple
     return _bind(other, cotangent, tuple(transposed(form, index, aval) for form in forms))
 
 
-def _batch(
-    arrays: Sequence[jax.Array], axes: Sequence[int | None], *, forms: tuple[Product, ...]
-) -> tuple[jax.Array, int]:
+def _batch(arrays: Sequence[jax.Array], axes: Any, *, forms: tuple[Product, ...]) -> tuple[jax.Array, int]:
     a, b = arrays
     if hasattr(forms[1], "batched"):  # a kernel
         a, b = (x if axis is None else jax.numpy.moveaxis(x, axis, 0) for x, axis in zip(arrays, axes, strict=True))

@@ -169,7 +169,7 @@ class _LSTM:
         slopes, f, slope_of_c, _ = kept
         i, f_gate, g, o = jnp.split(slopes * d_gates, 4, -1)
         c = f * d_state[1] + (i + f_gate + g)
-        h = o + slope_of_c * c
+        h: Any = o + slope_of_c * c
         if weights[1] is not None:
             h = _product(h, weights[1])
         return h if outer is None else h + outer, c

@@ -208,7 +208,7 @@ def _layers(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
-    lengths: ArrayLike,
+    lengths: ArrayLike | None,
     rng: jax.Array | None,
 ) -> tuple[jax.Array, list[jax.Array]]:
     """Check the arguments, run all layers, and return (output of the last layer, last states of every layer and
@@ -253,7 +253,7 @@ def _gates(mode: str, x: jax.Array, params: Sequence[Any], has_biases: bool) -> 
     return linear(x, w_ih, bias), (w_hh, projection)
 
 
-def _mask(where: str, lengths: ArrayLike, x: jax.Array) -> jax.Array | None:
+def _mask(where: str, lengths: ArrayLike | None, x: jax.Array) -> jax.Array | None:
     """Return a mask (T, B, 1) that is True for the valid steps, or None if all steps are valid."""
     if lengths is None:
         return None

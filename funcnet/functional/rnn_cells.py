@@ -152,7 +152,7 @@ def gru_cell(
 
 
 def _elman_cell(
-    where: str, act: Callable[[jax.Array], jax.Array], input: jax.Array, hx: jax.Array, *weights: jax.Array | None
+    where: str, act: Callable[[jax.Array], jax.Array], input: jax.Array, hx: jax.Array, *weights: Any
 ) -> jax.Array:
     by_input, by_state, _, dtype = _cell(where, 1, input, [hx], *weights)
     return act(by_input + by_state).astype(dtype)

@@ -47,7 +47,7 @@ class Windows(NamedTuple):
         """
         return (self.size - 1) * self.stride + self.dilation * (self.kernel - 1) + 1 - self.pad - size
 
-    def tap(self, x: jax.Array, axis: int, tap: int | jax.Array) -> jax.Array:
+    def tap(self, x: jax.Array, axis: int, tap: Any) -> jax.Array:
         """Return entry number `tap` of every window of x, which must already be padded."""
         start, length = tap * self.dilation, (self.size - 1) * self.stride + 1
         if isinstance(tap, int):

@@ -99,7 +99,7 @@ class MaskedWords(Head):
             order = jnp.pad(order, ((0, 0), (0, -ids.shape[1] % SLOTS)))
             most = jnp.max(jnp.sum(masked, axis=1))
 
-            def some(carry: tuple[jax.Array, jax.Array]) -> Any:
+            def some(carry: tuple[Any, ...]) -> Any:
                 start, found = carry
                 new = likeliest(head, hidden, jax.lax.dynamic_slice_in_dim(order, start, SLOTS, axis=1))
                 put = lambda old, part: jax.lax.dynamic_update_slice_in_dim(old, part, start, axis=1)

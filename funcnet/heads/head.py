@@ -317,7 +317,7 @@ def make_forward(net: nn.Module) -> Callable[..., tuple[jax.Array, Any]]:
         params: Params, state: State, batch: Batch, training: bool, rng: jax.Array | None
     ) -> tuple[jax.Array, Any]:
         names = ("attention_mask", "token_type_ids")
-        given = {name: batch[name] for name in names}
+        given: dict[str, Any] = {name: batch[name] for name in names}
         out, state = net.apply(params, state, batch["input_ids"], **given, training=training, rng=rng)
         return jnp.stack(out, axis=-1) if isinstance(out, tuple) else out, state
 

@@ -68,7 +68,7 @@ class Tokens(TrainedHead):
     def read(self, path: Path, *, labelled: bool) -> list[TokenExample]:
         return read_tokens(path, self.columns, labelled=labelled, known=self.labels)
 
-    def example(self, item: object, where: str) -> TokenExample | None:
+    def example(self, item: Any, where: str) -> TokenExample | None:
         is_words = isinstance(item, list) and all(isinstance(word, str) for word in item)
         return TokenExample(item, None, where) if is_words or isinstance(item, str) else None
 

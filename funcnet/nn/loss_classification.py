@@ -252,7 +252,7 @@ class LinearCrossEntropyLoss(WeightedLoss):
         bias: bool = False,
         dtype: DTypeLike | None = None,
         reduction: str = "mean",
-        weight: jax.Array | np.ndarray | None = None,
+        weight: jax.Array | None = None,
         ignore_index: int | None = None,
         label_smoothing: float = 0.0,
         options: LinearCrossEntropyOptions | None = None,

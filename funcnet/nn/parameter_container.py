@@ -165,7 +165,7 @@ class ParameterDict(_Holder):
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.ParameterDict.html
     """
 
-    def __init__(self, parameters: Mapping[str, Any] | Iterable[tuple[str, Any]] | None = None):
+    def __init__(self, parameters: "Mapping[str, Any] | Iterable[tuple[str, Any]] | ParameterDict | None" = None):
         super().__init__()
         self._keys: dict[str, None] = {}
         if parameters is not None:
@@ -246,7 +246,7 @@ class ParameterDict(_Holder):
         """Return a ParameterDict in which every key has the value `default`."""
         return ParameterDict((key, default) for key in keys)
 
-    def update(self, parameters: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> None:
+    def update(self, parameters: "Mapping[str, Any] | Iterable[tuple[str, Any]] | ParameterDict") -> None:
         """Add the values of a mapping, another ParameterDict, or an iterable of (key, value) pairs."""
         taken = pairs(f"{type(self).__name__}.update", parameters)
         if isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict):

@@ -14,7 +14,7 @@ from funcnet import random, tree
 from funcnet.nn.container import Numbered
 from funcnet.nn.core.call import Frame, Taps
 from funcnet.nn.core.module import Module
-from funcnet.nn.core.parts import children, frame_of, join, values
+from funcnet.nn.core.parts import Node, children, frame_of, join, values
 from funcnet.nn.core.pure import pure_run, take
 from funcnet.operators.varying import vary_like
 from funcnet.tree import PyTree
@@ -80,7 +80,7 @@ class Repeat(Numbered):
                 "net.unstack(params)."
             )
 
-    def add_module(self, name: str, module: Module | None) -> None:
+    def add_module(self, name: str, module: Node | None) -> None:
         if name != tree.STACKED:
             self.require_singles()
         super().add_module(name, module)

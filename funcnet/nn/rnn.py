@@ -25,6 +25,9 @@ from funcnet.nn.utils.rnn import PackedSequence, pad_packed_sequence, repack
 
 __all__ = ["GRU", "LSTM", "RNN", "RNNBase"]
 
+Lengths = ArrayLike | None  # the lengths (B,) of padded sequences
+Start = list[Any] | None  # the states before the first step
+
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 
@@ -99,9 +102,7 @@ class RNNBase(Module):
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
 
-    def _recur(
-        self, input: jax.Array | PackedSequence, hx: list[Any] | None, lengths: ArrayLike | None
-    ) -> tuple[Any, list[jax.Array]]:
+    def _recur(self, input: jax.Array | PackedSequence, hx: Start, lengths: Lengths) -> tuple[Any, list[jax.Array]]:
         """Run all layers on a packed, padded or unbatched input, and return (output, last states)."""
         where = type(self).__name__
         if isinstance(input, PackedSequence):
@@ -130,9 +131,7 @@ class RNNBase(Module):
         output, last = self._recur_padded(input[:, None], hx, lengths, False)
         return output[:, 0], [h[:, 0] for h in last]
 
-    def _recur_packed(
-        self, where: str, input: PackedSequence, hx: list[Any] | None, lengths: ArrayLike | None
-    ) -> tuple[Any, list[jax.Array]]:
+    def _recur_packed(self, where: str, input: PackedSequence, hx: Start, lengths: Lengths) -> tuple[Any, list[Any]]:
         if lengths is not None:
             raise ValueError(f"{where}: a packed batch already has lengths; expected lengths=None, got an array.")
         if input.data.ndim != 2:
@@ -144,9 +143,7 @@ class RNNBase(Module):
         output, last = self._recur_padded(padded, hx, known, False)
         return repack(input, output), last
 
-    def _recur_padded(
-        self, input: jax.Array, hx: list[Any] | None, lengths: ArrayLike | None, batch_first: bool
-    ) -> tuple[Any, list[jax.Array]]:
+    def _recur_padded(self, input: jax.Array, hx: Start, lengths: Lengths, batch_first: bool) -> tuple[Any, list[Any]]:
         if hx is None:
             shape = (self.num_layers * self._directions, input.shape[0 if batch_first else 1])
             hx = [jnp.zeros((*shape, self.proj_size or self.hidden_size), input.dtype)]
@@ -254,11 +251,7 @@ class LSTM(RNNBase):
         super().__init__("LSTM", input_size, hidden_size, *settings, dtype=dtype)
 
     def forward(
-        self,
-        input: jax.Array | PackedSequence,
-        hx: Sequence[jax.Array] | None = None,
-        *,
-        lengths: ArrayLike | None = None,
+        self, input: jax.Array | PackedSequence, hx: Sequence[jax.Array] | None = None, *, lengths: Lengths = None
     ) -> tuple[Any, tuple[jax.Array, jax.Array]]:
         output, (h_n, c_n) = self._recur(input, None if hx is None else pair("LSTM", hx), lengths)
         return output, (h_n, c_n)
@@ -266,7 +259,7 @@ class LSTM(RNNBase):
 
 class _OneState(RNNBase):
     def forward(
-        self, input: jax.Array | PackedSequence, hx: jax.Array | None = None, *, lengths: ArrayLike | None = None
+        self, input: jax.Array | PackedSequence, hx: jax.Array | None = None, *, lengths: Lengths = None
     ) -> tuple[Any, jax.Array]:
         output, (h_n,) = self._recur(input, None if hx is None else [hx], lengths)
         return output, h_n

@@ -283,7 +283,7 @@ def _row(layer: Either, padding_idx: int | None) -> int | None:
     )
 
 
-def _table(layer: Either, weight: jax.Array | np.ndarray | None, dtype: DTypeLike) -> Parameter:
+def _table(layer: Either, weight: jax.Array | np.ndarray | None, dtype: DTypeLike | None) -> Parameter:
     shape = (layer.num_embeddings, layer.embedding_dim)
     name = type(layer).__name__
     if min(shape) < 0:

@@ -160,7 +160,7 @@ class TransformerDecoderLayer(_Layer):
         dtype: DTypeLike | None = None,
     ):
         super().__init__()
-        attention = {"dropout": dropout, "bias": bias, "batch_first": batch_first, "dtype": dtype}
+        attention: dict[str, Any] = {"dropout": dropout, "bias": bias, "batch_first": batch_first, "dtype": dtype}
         self.self_attn = MultiheadAttention(d_model, nhead, **attention)
         self.multihead_attn = MultiheadAttention(d_model, nhead, **attention)
         self.linear1 = Linear(d_model, dim_feedforward, bias=bias, dtype=dtype)

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from funcnet.operators.schema import OperatorArgument, Schema, Type
 
@@ -137,7 +138,7 @@ def _wrong(where: str, argument: OperatorArgument, value: object, expected: str,
 
 
 def _number(kind: type, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def found(value: object) -> Any:
+    def found(value: Any) -> Any:
         if kind is numbers.Integral and jax.export.is_symbolic_dim(value):
             return value
         if isinstance(value, bool | np.bool_) or not isinstance(value, kind):
@@ -156,7 +157,7 @@ def _only(kind: type) -> Callable[[Any], Any]:
     return found
 
 
-def _dtype(value: object) -> Any:
+def _dtype(value: DTypeLike | None) -> Any:
     if value is None:
         raise TypeError
     return np.dtype(value)

@@ -137,9 +137,7 @@ def _maps(call: OperatorCall) -> list[bool]:
     return [dims is not None and dims.maps_inputs[place] for place in _entries(call)]
 
 
-def _lower(
-    platform: str | None, context: mlir.LoweringRuleContext, *operands: mlir.ir.Value, call: OperatorCall
-) -> Any:
+def _lower(platform: str | None, context: Any, *operands: mlir.ir.Value, call: OperatorCall) -> Any:
     operator = call.operator
     chosen = operator.get_reference() if platform is None else operator.implementation(platform, context.avals_in)
     is_exported = context.module_context.lowering_parameters.for_export
@@ -163,7 +161,7 @@ def _lower(
     return mlir.lower_fun(function, multiple_results=True)(context, *operands)
 
 
-def device_count(context: mlir.LoweringRuleContext) -> int:
+def device_count(context: Any) -> int:
     """Return the number of devices that share the arrays of a program that is being lowered."""
     axes = context.module_context.axis_context
     if hasattr(axes, "manual_axes"):  # inside a `shard_map`: those of the other axes

@@ -1,6 +1,7 @@
 """Checks of the hyperparameters of optimizers. The ranges are those of torch's optimizers."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from funcnet.arguments import boolean, expect, function, number, patterns
 
@@ -32,7 +33,7 @@ def check_decay(where: str, weight_decay: object, no_decay: object) -> None:
     patterns(where, "no_decay", no_decay)
 
 
-def check_rates(where: str, rates: object) -> None:
+def check_rates(where: str, rates: Mapping[str, Any] | None) -> None:
     """Check multipliers of the learning rate."""
     if rates is None:
         return

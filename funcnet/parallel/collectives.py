@@ -12,6 +12,7 @@ import functools
 import math
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -108,7 +109,7 @@ class Collectives:
         return [one for one in self.operations if one.kind == kind]
 
 
-def count_collectives(program: object) -> Collectives:
+def count_collectives(program: Any) -> Collectives:
     """Count the collectives of a compiled program.
 
     If a group has n devices, and the operands have B bytes on each device, each device sends in one execution:

@@ -269,7 +269,7 @@ class Layout:
     def _put_own(self, own: Any, sharding: NamedSharding) -> jax.Array:
         size = len(own) // len(self.own_parts)  # rows of a shard
 
-        def part(index: tuple[slice, ...]) -> Any:
+        def part(index: Any) -> Any:
             at = self.own_parts.index((index[0].start or 0) // size) * size
             return own[(slice(at, at + size), *index[1:])]
 
@@ -346,7 +346,7 @@ def make_layout(
     return Layout(kind, made, dict(rules or {}))
 
 
-def _check_rules(where: str, rules: object) -> None:
+def _check_rules(where: str, rules: Mapping[str, Any]) -> None:
     expected = "a dict {name pattern: PartitionSpec}"
     advice = "Parse texts with parallel.parse_rules." if isinstance(rules, str | list | tuple) else ""
     mapping(where, "rules", rules, expected, advice)
@@ -354,7 +354,7 @@ def _check_rules(where: str, rules: object) -> None:
         expect(isinstance(spec, PartitionSpec), where, f"rules[{pattern!r}]", "a jax.sharding.PartitionSpec", spec)
 
 
-def _put(array: ArrayLike, sharding: NamedSharding) -> jax.Array:
+def _put(array: jax.Array | np.ndarray, sharding: NamedSharding) -> jax.Array:
     """Place an array on the devices. Every process has the entire array, and each device receives its part."""
     if is_key(array):
         return wrap_keys(_put(jax.random.key_data(array), sharding), array.dtype)
@@ -362,13 +362,13 @@ def _put(array: ArrayLike, sharding: NamedSharding) -> jax.Array:
     return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
 
 
-def _put_copy(array: ArrayLike, sharding: NamedSharding) -> jax.Array:
+def _put_copy(array: jax.Array | np.ndarray, sharding: NamedSharding) -> jax.Array:
     """Place a copy of an array on the devices of this process, which are all devices of the run."""
     # Without this copy, device_put reuses an array that is already on the device, even with may_alias=False.
     return jax.device_put(array.copy() if isinstance(array, jax.Array) else array, sharding)
 
 
-def _on_host(array: ArrayLike) -> Any:
+def _on_host(array: Any) -> Any:
     """Return a copy of an array on the host, whose shards may be on the devices of several processes."""
     if is_key(array):
         return wrap_keys(_on_host(jax.random.key_data(array)), array.dtype)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 __all__ = [
     "BOOL", "DICT", "FLOAT", "INT", "INTS", "KINDS", "LIST", "METADATA", "NONE", "STR", "TENSOR", "TUPLE", "UNKNOWN",
@@ -131,7 +132,7 @@ _PLAIN = {
 }  # fmt: skip
 
 
-def fact_of(value: object, depth: int = 2) -> Fact:
+def fact_of(value: Any, depth: int = 2) -> Fact:
     """Return the fact of one value of a torch run. Classes of torch are recognised by name, without importing torch.
 
     Args:

@@ -45,7 +45,7 @@ def bias_qparams(x_qparams: QParams, weight_qparams: QParams) -> QParams:
     return QParams(scale, 0, "int32", None if weight_qparams.axis is None else 0)
 
 
-def smallest_weight_scale(bias: jax.Array | np.ndarray, x_scale: float | jax.Array) -> Any:
+def smallest_weight_scale(bias: Any, x_scale: float | jax.Array) -> Any:
     """Return the smallest weight scale for which the bias and the sum of products together fit in int32.
 
     Without this limit, weights that are tiny compared with the bias would get so small a scale that the integers of the

@@ -13,7 +13,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.typing import DTypeLike
 
 __all__ = ["LayerGraph", "LayerNode", "LayerValue", "as_constant", "channel_constant", "is_concrete", "scalar_constant"]
 
@@ -93,7 +92,7 @@ class LayerGraph:
         op: str,
         inputs: Sequence[LayerValue],
         shape: Sequence[int],
-        dtype: DTypeLike | None = None,
+        dtype: Any = None,
         **settings: Any,
     ) -> LayerValue:
         """Append a node, and return its output, which by default has the dtype of the first input."""

@@ -187,6 +187,6 @@ def _error(counts: np.ndarray, width: float, first: int, last: int, levels: int)
     return float(error.sum())
 
 
-def _third(begin: jax.Array, end: jax.Array) -> Any:
+def _third(begin: jax.Array | np.float32, end: jax.Array | np.float32) -> Any:
     """Return the integral of x² from `begin` to `end`."""
     return (end * end * end - begin * begin * begin) / np.float32(3)

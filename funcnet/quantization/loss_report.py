@@ -14,7 +14,7 @@ from funcnet.figures import COLOURS, GREY, new_figure, write_figure
 from funcnet.quantization.observers import HistogramState, histogram_bins
 
 if TYPE_CHECKING:  # the import takes half a second
-    from matplotlib.axes import Axes
+    pass
 
 __all__ = ["LayerLoss", "LayerLosses"]
 
@@ -194,7 +194,7 @@ def _percent(share: float) -> str:
     return "0 %" if share == 0 else f"{100 * share:.2g} %"
 
 
-def _draw(axis: "Axes", row: LayerLoss, histogram: HistogramState) -> None:
+def _draw(axis: Any, row: LayerLoss, histogram: HistogramState) -> None:
     """Draw the histogram of one array on a logarithmic scale, because outliers are few."""
     counts, edges = histogram_bins(histogram)
     held = np.flatnonzero(counts)

@@ -81,7 +81,7 @@ def layers_of(
 
     def run(*arrays: jax.Array) -> Any:
         plain = len(arrays) - len(names)
-        named = dict(zip(names, arrays[plain:], strict=True))
+        named: dict[str, Any] = dict(zip(names, arrays[plain:], strict=True))
         out, new = net.apply(params, state, *arrays[:plain], **named, training=False)
         if new is not state:
             old = tree.flatten(state)
@@ -273,7 +273,7 @@ def _only_float(net: nn.Module, nodes: Sequence[LayerNode]) -> str:
     return f"Only this has to stay in float: {', '.join(names[:_NAMED])}{more}."
 
 
-def _module(net: nn.Module, layer: str) -> Any:
+def _module(net: Any, layer: str) -> Any:
     """Return the submodule with a dotted name, or None if there is no such submodule."""
     for name in filter(None, layer.split(".")):
         net = None if net is None else dict(children(net, layers=True)).get(name)

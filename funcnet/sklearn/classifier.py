@@ -148,7 +148,7 @@ class Classifier(ClassifierMixin, Estimator):
         best = self.predict_proba(X).argmax(1)
         return np.asarray(self.classes_[best])
 
-    def targets(self, y: ArrayLike, reset: bool) -> np.ndarray:
+    def targets(self, y: np.ndarray, reset: bool) -> np.ndarray:
         """Return the position of each target in `classes_`, as int32."""
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)

@@ -73,7 +73,7 @@ class Estimator(NamedParameters):
         self.random_state, self.verbose = random_state, verbose
         self.keep_further(parameters)
 
-    def targets(self, y: ArrayLike, reset: bool) -> np.ndarray:
+    def targets(self, y: np.ndarray, reset: bool) -> np.ndarray:
         """Check the targets, and return them in the form in which `loss` needs them."""
         raise NotImplementedError
 
@@ -115,7 +115,7 @@ class Estimator(NamedParameters):
     # ---------------------------------------------------------------------------------------------------- training
 
     def train_net(
-        self, x: ArrayLike, y: ArrayLike, sample_weight: ArrayLike, epochs: int | None, continues: bool
+        self, x: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, epochs: int | None, continues: bool
     ) -> Self:
         """Train for some epochs, and continue with the net of an earlier call if `continues`. None means
         `max_epochs`.
@@ -202,7 +202,7 @@ class Estimator(NamedParameters):
         fraction: float | None = getattr(self, self.names.held_out)
         return 0.0 if fraction is None else fraction
 
-    def _read(self, x: ArrayLike, y: ArrayLike, sample_weight: ArrayLike, reset: bool) -> TrainingRows:
+    def _read(self, x: Any, y: Any, sample_weight: Any, reset: bool) -> TrainingRows:
         """Check the data, and return the rows."""
         dtype = np.dtype(self.dtype)
         x, y = validate_data(self, x, y, reset=reset, dtype=dtype, allow_nd=True, multi_output=True)
@@ -311,7 +311,7 @@ class Estimator(NamedParameters):
 
     # -------------------------------------------------------------------------------------------------- prediction
 
-    def net_outputs(self, x: ArrayLike) -> np.ndarray:
+    def net_outputs(self, x: Any) -> np.ndarray:
         """Return the outputs of the net: (N, …)."""
         check_is_fitted(self, "fitting_")
         x = validate_data(self, x, reset=False, dtype=np.dtype(self.dtype), allow_nd=True)

@@ -179,7 +179,7 @@ def _colours(count: int) -> Sequence[Any]:
     return list(matplotlib.colormaps["viridis"](np.linspace(0, 0.9, count)))
 
 
-def _scale(axis: "Axes", levels: Levels) -> None:
+def _scale(axis: Any, levels: Levels) -> None:
     """Scale the x-axis, and label it with the values of the levels unless they are too close to each other."""
     places, labels = levels.places, list(map(plain, levels.labels))
     axis.update_datalim([(place, 0.0) for place in places[[0, -1]]], updatey=False)  # although their candidates failed

@@ -1,7 +1,7 @@
 """A net as a regressor of scikit-learn."""
 
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -59,7 +59,7 @@ class Regressor(RegressorMixin, Estimator):
         outputs = self.net_outputs(X)
         return outputs.reshape(len(outputs)) if self.is_flat_ else outputs
 
-    def targets(self, y: ArrayLike, reset: bool) -> np.ndarray:
+    def targets(self, y: Any, reset: bool) -> np.ndarray:
         """Return the targets (N, targets)."""
         y = np.asarray(y, self.dtype)
         if y.ndim == 2 and y.shape[1] == 1:

@@ -128,7 +128,7 @@ class Levels:
         return np.arange(len(self.values), dtype=float)
 
 
-def _key(value: object) -> float | str:
+def _key(value: Any) -> float | str:
     """Return a float for a number, and for anything else a text by which equal values are found."""
     if arguments.is_real(value) and not np.isnan(float(value)):
         return float(value)
@@ -148,7 +148,7 @@ def _labels(values: Sequence[Any]) -> list[str]:
     return labels
 
 
-def _text(value: object) -> str:
+def _text(value: Any) -> str:
     if arguments.is_real(value):
         return f"{int(value)}" if arguments.is_integer(value) else f"{float(value):.4g}"
     if isinstance(value, functools.partial):

@@ -192,14 +192,14 @@ def _item(where: str, item: object) -> Any:
     return array
 
 
-def _dimensions_of(item: object) -> int:
+def _dimensions_of(item: Any) -> int:
     """Return how many dimensions of the input one item of an index consumes."""
     if item is None or item is Ellipsis:
         return 0
     return 1 if isinstance(item, slice) or item.dtype != bool else item.ndim
 
 
-def _checked(where: str, item: object, size: int, dim: int) -> Any:
+def _checked(where: str, item: Any, size: int, dim: int) -> Any:
     """Return an index that is a single number: a JAX array unchanged, and any other number as a checked int."""
     if isinstance(item, jax.Array):
         return item

@@ -14,6 +14,7 @@ are equal.
 """
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -155,7 +156,7 @@ def std_mean(
 def _moments(
     where: str,
     input: jax.Array,
-    dim: Dims | bool,
+    dim: Any,
     unbiased: bool,
     keepdim: bool,
     correction: float | None,

@@ -6,7 +6,6 @@ differ from torch's numbers.
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from funcnet.functional import checks
 from funcnet.torchlike.arguments import float_dtype
@@ -61,7 +60,7 @@ def randn_like(input: jax.Array, *, rng: jax.Array | None = None) -> jax.Array:
     return jax.random.normal(checks.key("tl.randn_like", rng), input.shape, input.dtype)
 
 
-def normal(mean: ArrayLike, std: ArrayLike = 1.0, *, rng: jax.Array | None = None) -> jax.Array:
+def normal(mean: float | jax.Array, std: float | jax.Array = 1.0, *, rng: jax.Array | None = None) -> jax.Array:
     """Draw one number from a normal distribution for each pair of a mean and a standard deviation.
 
     Args:

@@ -5,6 +5,7 @@ Letters: `B batch dimensions (any number), M rows, N columns`.
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -89,7 +90,7 @@ def matrix_norm(
 
 
 def _of_matrices(
-    where: str, A: jax.Array, ord: float | str, dim: Sequence[int], keepdim: bool, dtype: DTypeLike | None
+    where: str, A: jax.Array, ord: float | str, dim: Any, keepdim: bool, dtype: DTypeLike | None
 ) -> jax.Array:
     A = A if dtype is None else A.astype(dtype)
     given = tuple(dim)

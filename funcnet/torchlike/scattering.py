@@ -210,7 +210,7 @@ def _extreme_jvp(
     return out, (own * d_input).at[places].add(others * d_src)
 
 
-def _neutral(reduce: str, dtype: DTypeLike | None) -> Any:
+def _neutral(reduce: str, dtype: DTypeLike) -> Any:
     """Return the neutral element of a reduction, such as 0 for "sum" and 1 for "prod"."""
     if reduce in ("sum", "mean", "prod"):
         return int(reduce == "prod")
@@ -378,7 +378,7 @@ def _prepared(where: str, input: jax.Array, dim: int, index: jax.Array, src: Arr
     return full, tuple(places), values[tuple(slice(n) for n in index.shape)]
 
 
-def _slices(where: str, input: jax.Array, dim: int, index: jax.Array, source: ArrayLike) -> tuple[Any, Any, Any]:
+def _slices(where: str, input: jax.Array, dim: int, index: jax.Array, source: Any) -> tuple[Any, Any, Any]:
     """Return the input, the indices for `input.at[indices]`, and the slices of the source in the dtype of the input."""
     axis = axis_of(where, dim, input.ndim)
     full, index = line(input), line(index)

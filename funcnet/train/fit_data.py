@@ -4,7 +4,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 import numpy as np
@@ -36,7 +36,7 @@ EXPECTED = "a dict of arrays, a dataset, a DataLoader of funcnet.data, or a func
 ARRAYS = "Convert torch tensors with .numpy()."
 
 
-def make_loader(data: object, batch_size: int, seed: int, *, training: bool = True, name: str = "data") -> Any:
+def make_loader(data: Any, batch_size: int, seed: int, *, training: bool = True, name: str = "data") -> Any:
     """Return a loader of the data, or `data` itself if it is a loader or a function that returns batches.
 
     Args:
@@ -70,7 +70,7 @@ def make_loader(data: object, batch_size: int, seed: int, *, training: bool = Tr
     return data
 
 
-def is_function(data: object) -> bool:
+def is_function(data: object) -> TypeGuard[Callable[..., Iterable[Any]]]:
     """Return whether `data` is a function that returns batches, and not a dataset or a loader."""
     return callable(data) and not hasattr(data, "__getitem__") and not isinstance(data, DataLoader)
 
@@ -137,7 +137,7 @@ def divides_rows(loader: object) -> bool:
     )
 
 
-def _stacks(dataset: object) -> bool:
+def _stacks(dataset: Any) -> bool:
     """Return whether a batch of a dataset consists of stacked items. A method `__getitems__` may do something else."""
     items = items_of(dataset)
     if isinstance(items, Subset):
@@ -148,7 +148,7 @@ def _stacks(dataset: object) -> bool:
 
 def what_is_read(loader: DataLoader) -> dict[str, Any]:
     """Return what the processes of a run that read their own rows of a loader must have in common, by name."""
-    indices = DataLoader(np.arange(len(loader.dataset)), loader.batch_size, sampler=loader.sampler).batch(0).tolist()
+    indices = DataLoader(np.arange(len(loader.dataset)), loader.batch_size, sampler=loader.sampler).batch(0).tolist()  # type: ignore[arg-type]
     first = next(iter(DataLoader(loader.dataset, 1, sampler=indices[:1], seed=loader.seed)))
     digest = hashlib.sha256(str(indices).encode()).hexdigest()
     return {
@@ -158,7 +158,7 @@ def what_is_read(loader: DataLoader) -> dict[str, Any]:
     }
 
 
-def length_of(loader: object) -> int | None:
+def length_of(loader: Any) -> int | None:
     """Return the number of items in the dataset of a loader, or None if it is not known."""
     try:
         return len(loader.dataset)
@@ -166,7 +166,7 @@ def length_of(loader: object) -> int | None:
         return None
 
 
-def check_data(name: str, data: object, form: str, *arguments: object) -> None:
+def check_data(name: str, data: Any, form: str, *arguments: object) -> None:
     """Check that `data` can be read.
 
     Args:
@@ -212,7 +212,7 @@ def _refuse_other_libraries(name: str, data: object) -> None:
         expect(is_array, "train.fit", f"{name}[{key!r}]", "an array", column, advice)
 
 
-def _check_signature(name: str, data: object, form: str, arguments: tuple[Any, ...]) -> None:
+def _check_signature(name: str, data: Callable[..., Any], form: str, arguments: tuple[Any, ...]) -> None:
     try:
         inspect.signature(data).bind(*arguments)
     except TypeError as error:

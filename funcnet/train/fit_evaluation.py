@@ -59,7 +59,7 @@ class HostBatch(NamedTuple):
 
 
 def validation_batches(
-    loader: DataLoader, layout: Layout, own_rows: Callable[[int], Any] | None
+    loader: Any, layout: Layout, own_rows: Callable[[int], Any] | None
 ) -> Callable[[int], Iterator[HostBatch]]:
     """Return a function that opens the batches of an evaluation. A batch that cannot be divided among the devices, such
     as the last one, is read by every process, and copied to every device. Of other batches, each process reads its own

@@ -94,7 +94,7 @@ _ADVICE = {
 }
 
 
-def checked_losses(value: object) -> dict[str, Any]:
+def checked_losses(value: PyTree) -> dict[str, Any]:
     """Return the values of a loss by name.
 
     Raises:

@@ -156,7 +156,7 @@ def run_task(
         return 0
 
 
-def _check_arguments(open_task: object, settings: object, where: object, free: object) -> None:
+def _check_arguments(open_task: object, settings: object, where: Any, free: object) -> None:
     """Raise a TypeError if an argument of `run_task` has the wrong type."""
     own = "train.run_task"
     expect(isinstance(where, str), own, "where", "the name of the command", where)
@@ -192,7 +192,7 @@ def _opened(open_task: Callable[..., Task], settings: object, context: Context, 
 
 
 @contextlib.contextmanager
-def _cancelling(settings: object) -> Iterator[None]:
+def _cancelling(settings: Any) -> Iterator[None]:
     """Undo `open_run` if a new run fails before it has logged or saved anything."""
     try:
         yield
@@ -202,7 +202,7 @@ def _cancelling(settings: object) -> Iterator[None]:
         raise
 
 
-def _checked(task: object, where: str) -> Any:
+def _checked(task: Any, where: str) -> Any:
     """Return a task. Raise a TypeError if it is none, or one of its attributes is missing or has the wrong type."""
     expect(isinstance(task, Task), where, "the result of open_task", "a train.Task", task)
     kinds = {"name": str, "cadence": Cadence}

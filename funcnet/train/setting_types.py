@@ -66,7 +66,7 @@ def plain(settings: Any) -> Any:
     return dataclasses.replace(settings, **own)
 
 
-def _plain(value: object) -> Any:
+def _plain(value: Any) -> Any:
     if isinstance(value, np.bool_):
         return bool(value)
     if is_integer(value):

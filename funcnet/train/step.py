@@ -56,6 +56,7 @@ __all__ = ["Buffers", "Counts", "Objective", "UpdateExtra", "evaluate", "make_ev
 Batch = Mapping[str, jax.Array]
 Buffers = Literal["synced", "averaged", "first"]
 Counts = Callable[[Batch], dict[str, jax.Array]]
+Gradient = Callable[..., Any]  # returns the gradients and the sums of a micro-batch
 Objective = Callable[..., tuple[dict[str, dict[str, jax.Array]], tree.Tree]]
 UpdateExtra = Callable[[TrainState, Mapping[str, jax.Array]], Any]
 
@@ -319,7 +320,7 @@ def _agreement(buffers: Buffers) -> Callable[[Any, Any], Any]:
 
 
 def _accumulated(
-    gradient: Callable[..., Any], trained: PyTree, state: State, first: Batch, micro_batches: PyTree, rng: jax.Array
+    gradient: Gradient, trained: PyTree, state: State, first: Batch, micro_batches: PyTree, rng: jax.Array
 ) -> tuple[Any, Any, Any]:
     """Return (gradients, metric sums, state). Gradients and metrics are summed over A micro-batches, which update the
     buffers one after the other, as in torch.
@@ -342,13 +343,7 @@ def _accumulated(
 
 
 def _flags(
-    gradient: Callable[..., Any],
-    trained: PyTree,
-    state: State,
-    first: Batch,
-    micro_batches: PyTree,
-    rng: jax.Array,
-    axis: str | tuple[str, ...] | None,
+    gradient: Gradient, trained: PyTree, state: State, first: Batch, micro_batches: PyTree, rng: jax.Array, axis: Any
 ) -> tuple[Any, Any]:
     """Return (flags of the outputs, flags of their gradients); `trained` has probes."""
     (_, backward), (_, forward), _ = _accumulated(gradient, trained, state, first, micro_batches, rng)

@@ -10,7 +10,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.typing import ArrayLike
 
 from funcnet.arguments import shown
 from funcnet.random import is_key, wrap_keys
@@ -130,7 +129,7 @@ def stored_form(leaf: Any) -> Any:
     return leaf.copy() if isinstance(leaf, jax.Array) else np.array(leaf)
 
 
-def restored_form(array: ArrayLike, leaf: Any) -> Any:
+def restored_form(array: Any, leaf: Any) -> Any:
     """Return a stored array in the form of a leaf of the template: as a random key, a number, or an array."""
     if is_key(leaf):
         return wrap_keys(array, leaf.dtype)

@@ -74,7 +74,7 @@ def read_arrays(path: Path, template: PyTree, shardings: PyTree, stored: Iterabl
     return jax.tree.unflatten(jax.tree.structure(template), arrays)
 
 
-def _placed(array: Any, sharding: jax.sharding.Sharding) -> jax.Array:
+def _placed(array: Any, sharding: Any) -> jax.Array:
     if isinstance(array, jax.Array) and array.sharding == sharding:
         return array
     return jax.make_array_from_callback(array.shape, sharding, lambda index: np.asarray(array)[index])

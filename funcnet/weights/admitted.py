@@ -133,7 +133,7 @@ def _reason(full: str) -> str:
     )
 
 
-def _tensor(storage: object, offset: object, size: object, stride: object, *rest: object) -> np.ndarray:
+def _tensor(storage: object, offset: Any, size: Any, stride: Any, *rest: object) -> np.ndarray:
     """Make the tensor that a call of `_rebuild_tensor` or `_rebuild_tensor_v2` describes. For `_rebuild_tensor`, `rest`
     is empty. For `_rebuild_tensor_v2`, it is (requires_grad, hooks) or (requires_grad, hooks, metadata).
     """
@@ -143,9 +143,9 @@ def _tensor(storage: object, offset: object, size: object, stride: object, *rest
 
 def _tensor_v3(
     storage: object,
-    offset: object,
-    size: object,
-    stride: object,
+    offset: Any,
+    size: Any,
+    stride: Any,
     _grad: object,
     _hooks: object,
     dtype: object,
@@ -243,7 +243,7 @@ def _bytearray(*args: Any) -> bytearray:
     return bytearray(_encode(*args)) if len(args) == 2 else _of(bytearray, bytes)(*args)
 
 
-def _complex(*parts: object) -> complex:
+def _complex(*parts: Any) -> complex:
     if len(parts) > 2 or not all(type(part) in (int, float) for part in parts):
         raise ValueError("complex was called with invalid arguments; expected two numbers")
     return complex(*parts)

@@ -93,7 +93,7 @@ class Pickler:
         else:
             self._plain(key, f"a key of {where}")
 
-    def _items(self, value: object, where: str, depth: int) -> None:
+    def _items(self, value: Any, where: str, depth: int) -> None:
         start, end = b"(", b"t"
         if isinstance(value, list):
             start, end = b"](", b"e"

@@ -32,7 +32,7 @@ class Placeholder:
     def __init__(self, name: str, refusal: str):
         self.name, self.refusal = name, refusal
 
-    def called(self, args: object) -> "Placeholder":
+    def called(self, args: Any) -> "Placeholder":
         """Return what a call with `args` would make. In old protocols, `copyreg` makes an object of `args[0]`."""
         is_given = self.name.startswith(("copyreg.", "copy_reg.")) and type(args) is tuple and args
         return args[0] if is_given and isinstance(args[0], Placeholder) else self
@@ -138,7 +138,7 @@ def _without_others(root: object) -> tuple[Any, list[Omission]]:
             done[id(node)] = node, rebuilt(node, place)
         return done[id(node)][1]
 
-    def rebuilt(node: object, place: str) -> Any:
+    def rebuilt(node: Any, place: str) -> Any:
         if isinstance(node, dict):
             for key, value in list(node.items()):
                 inner = f"{place}[{key!r:.80}]"

@@ -134,7 +134,7 @@ class Graph:
         self.nodes.append(node)
         return node.outputs
 
-    def constant(self, array: ArrayLike, dtype: DTypeLike | None = None) -> OnnxValue:
+    def constant(self, array: ArrayLike | Sequence[int], dtype: DTypeLike | None = None) -> OnnxValue:
         """Return a constant value that holds the numbers of an array."""
         array = np.asarray(array, dtype)
         return OnnxValue(array.shape, array.dtype, array)

@@ -129,7 +129,7 @@ def spread(low: Emitter, x: OnnxValue, fill: OnnxValue, axis: int, interior: int
 
 
 def _tile(low: Emitter, equation: Equation, x: OnnxValue, *_: OnnxValue) -> OnnxValue:
-    repeats = equation.params.get("reps", equation.params.get("repeats"))
+    repeats: Any = equation.params.get("reps", equation.params.get("repeats"))
     x = low.graph.unsqueeze(x, list(range(len(repeats) - x.rank)))
     return low.emit("Tile", equation, x, low.shape_value(repeats))
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jax.lax import GatherScatterMode
@@ -22,7 +23,7 @@ def _out(equation: Equation) -> tuple[tuple[int, ...], np.dtype]:
 
 
 def _elementwise(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
-    settings = {name: e.params[name] for name in ("y", "nudge", "roundings") if name in e.params}
+    settings: dict[str, Any] = {name: e.params[name] for name in ("y", "nudge", "roundings") if name in e.params}
     if e.primitive.name == "round":
         settings["even"] = int(e.params["rounding_method"]) == 1
     return t.emit(e.primitive.name, operands, *_out(e), **settings)
@@ -235,7 +236,7 @@ def _window(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
     dilated = p.get("base_dilation") or (1,) * len(x.shape)
     config = [(int(a), int(b), d - 1) for (a, b), d in zip(p["padding"], dilated, strict=True)]
     x = _padded(t, x, ArrayValue.of(np.asarray(identity(kind, x.dtype))), config)
-    settings = {"sizes": tuple(p["window_dimensions"]), "strides": tuple(p["window_strides"])}
+    settings: dict[str, Any] = {"sizes": tuple(p["window_dimensions"]), "strides": tuple(p["window_strides"])}
     dilations = tuple(p.get("window_dilation") or (1,) * len(x.shape))
     return t.emit("window", [x], *_out(e), kind=kind, dilations=dilations, **settings)
 

@@ -5,6 +5,7 @@ Error messages begin with the argument `where`, the place of the label in its fi
 
 import math
 import re
+from typing import Any
 
 __all__ = ["as_class", "as_classes", "as_index", "as_number"]
 
@@ -50,7 +51,7 @@ def as_classes(where: str, value: object, separator: str | None) -> str | tuple[
     return as_class(where, value)
 
 
-def as_number(where: str, value: object) -> float:
+def as_number(where: str, value: Any) -> float:
     """Convert a label to a number in the range of float32.
 
     >>> as_number("a.csv, line 3", "2.5")
@@ -70,7 +71,7 @@ def as_number(where: str, value: object) -> float:
     return found
 
 
-def as_index(where: str, value: object, count: int) -> int:
+def as_index(where: str, value: Any, count: int) -> int:
     """Convert a label to the index of one of `count` choices.
 
     >>> as_index("a.csv, line 3", "1", 2)

@@ -199,7 +199,7 @@ class _Form:
         return value
 
 
-def _question(form: _Form, paragraph: object, number: int, qa: object) -> Question:
+def _question(form: _Form, paragraph: dict[str, Any], number: int, qa: dict[str, Any]) -> Question:
     context = form.take(paragraph, "context", str, "a paragraph")
     where = f"question {number} of the context {context[:40]!r}"
     given = qa.get("id") if isinstance(qa, dict) else None

@@ -62,7 +62,7 @@ def shown(module: nn.Module, name: str) -> str:
     return "" if isinstance(function, nn.Module) else f"{name}={called(function)}"
 
 
-def called(function: Callable[..., Any]) -> str:
+def called(function: Any) -> str:
     """Return the name of an activation for messages, such as gelu or ReLU()."""
     known = next((name for name, value in _ACTIVATIONS.items() if value is function), None)
     return str(known or getattr(function, "__name__", function))

@@ -83,7 +83,7 @@ class Call:
 
     def __init__(
         self,
-        training: Training = False,
+        training: Any = False,
         rng: jax.Array | None = None,
         hooks: Any = None,
         prefix: str = "",
@@ -201,7 +201,7 @@ class Frame:
 
 
 def outermost(
-    net: Node,
+    net: Any,
     where: str,
     inputs: tuple[Any, ...],
     method: str | None,
@@ -263,7 +263,7 @@ def require_key(rng: object, where: str) -> None:
         )
 
 
-def refuse_unknown(net: Node, kwargs: Mapping[str, Any]) -> None:
+def refuse_unknown(net: Any, kwargs: Mapping[str, Any]) -> None:
     """Raise TypeError if `apply` got an argument that neither `apply` nor `forward` has."""
     accepted = _accepted(type(net).forward)
     unknown = [] if accepted is None else [name for name in kwargs if name not in accepted]

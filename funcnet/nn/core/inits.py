@@ -140,7 +140,7 @@ def in_part(
     return value.at[index].set(part(jax.random.fold_in(key, place), value[index].shape, dtype))
 
 
-def parts_in(init: object) -> int:
+def parts_in(init: Any) -> int:
     """Return how many parts of a leaf the function `init` initialises separately. The random key for one more part
     depends on this number.
     """
@@ -161,7 +161,7 @@ def reshaped(
     return init(key, drawn, dtype).reshape(shape)
 
 
-def clamped(value: jax.Array, *, min: ArrayLike, max: ArrayLike) -> jax.Array:
+def clamped(value: jax.Array, *, min: ArrayLike | None, max: ArrayLike | None) -> jax.Array:
     """Return `value` with each entry limited to the range from `min` to `max`."""
     return jnp.clip(value, min, max)
 

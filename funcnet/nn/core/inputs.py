@@ -95,7 +95,7 @@ def warn_of_lost_changes(copies: list[tuple[Any, str, Any, Any]]) -> None:
             )
 
 
-def _same(a: object, b: object) -> bool:
+def _same(a: Any, b: Any) -> bool:
     if a is b:
         return True
     if type(a) is not type(b) or not isinstance(a, CONTAINERS) or len(a) != len(b):

@@ -363,11 +363,7 @@ class Module(Description, Hooked, Placed, Sharded, state_dict_hooks.LoadsStateDi
     # ----------------------------------------------------------------------------------------------------- displaying
 
     def summary(
-        self,
-        *example_inputs: PyTree,
-        training: Training = False,
-        rng: jax.Array | None = None,
-        **kwargs: object,
+        self, *example_inputs: PyTree, training: Training = False, rng: jax.Array | None = None, **kwargs: object
     ) -> summary.Summary:
         """Return the name, class, output, parameters, buffers, FLOPs and bytes of every module, from shapes alone.
 

@@ -34,7 +34,7 @@ class _Own(Hooks):
         setattr(self.module, OWN, hooks)
 
 
-def _own(module: Node, kind: str) -> tuple[_Own, str]:
+def _own(module: Any, kind: str) -> tuple[_Own, str]:
     """Return the set of hooks that are registered on a module, and the name that error messages show for the module.
     Inside `forward`, raise TypeError.
     """

@@ -152,7 +152,7 @@ class _Leaf(Initialised):
             raise ValueError(f"init: the init of {name!r} returned shape {value.shape}; expected {shape}.")
         return value
 
-    def _resize(self, shape: tuple[int, ...], dtype: DTypeLike) -> None:
+    def _resize(self, shape: tuple[int, ...], dtype: DTypeLike | None) -> None:
         if shape != self.shape:
             self.shape = shape
         if dtype is not None and dtype != self.dtype:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from funcnet import tree
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
-from funcnet.tree import Tree
+from funcnet.tree import PyTree, Tree
 
 __all__ = [
     "LeafPlace",
@@ -47,6 +47,8 @@ class Node:
     if TYPE_CHECKING:  # outside forward, a part is a description; inside, it is an array or a callable
 
         def __getattr__(self, name: str) -> Any: ...
+
+        def __call__(self, *args: PyTree, **kwargs: object) -> Any: ...
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Node) and description_of(self) is description_of(other))

@@ -13,7 +13,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from funcnet.nn.core import notes
-from funcnet.nn.core.parts import LeafPlace, Node, frame_of, walk
+from funcnet.nn.core.parts import LeafPlace, frame_of, walk
 
 __all__ = ["Placed"]
 
@@ -82,7 +82,7 @@ class Placed:
 _IGNORED = ("non_blocking", "memory_format", "copy")
 
 
-def _dtype_of(value: object, where: str) -> Any:
+def _dtype_of(value: Any, where: str) -> Any:
     """Return the dtype that an argument of `to` specifies, or None if the argument is a device.
 
     >>> [_dtype_of(value, "Linear.to") for value in ("cuda:0", jnp.float16, jnp.ones(2))]
@@ -103,7 +103,7 @@ def _dtype_of(value: object, where: str) -> Any:
         raise TypeError(f"{where}: expected a device, a dtype or an array, got {value!r:.60}.") from None
 
 
-def _cast(module: Node, where: str, dtype: np.dtype[Any], kind: type = jnp.floating) -> Any:
+def _cast(module: Any, where: str, dtype: np.dtype[Any], kind: type = jnp.floating) -> Any:
     """Set `dtype` on all leaves of a module whose present dtype is a subtype of `kind`, such as floating. Inside
     `forward`, raise TypeError if the dtype of any leaf would change.
     """

@@ -82,7 +82,7 @@ class Rebinder:
         """
         return self.copied(value) if self.refers(value) else value
 
-    def _container(self, value: object) -> Any:
+    def _container(self, value: Any) -> Any:
         new = self.copies[id(value)] = copy.copy(value)
         if isinstance(value, set):
             if any(map(self.refers, _referring(value))):
@@ -132,13 +132,13 @@ def _referring(values: Iterable[Any]) -> list[Any]:
     return [one for one in values if not _is_simple(one) and isinstance(one, _KINDS)]
 
 
-def _is_simple(value: object) -> bool:
+def _is_simple(value: Any) -> bool:
     """Return whether a value is a number, a string or of another type in `_SIMPLE`, or is a tuple of such values."""
     kind = type(value)
     return kind in _SIMPLE or (kind is tuple and _SIMPLE.issuperset(map(type, value)))
 
 
-def _contents(value: object) -> Any:
+def _contents(value: Any) -> Any:
     """Return the objects that a value contains, such as the items of a list or the closure variables of a function."""
     if isinstance(value, dict):
         return [*value.keys(), *value.values()]

@@ -9,6 +9,7 @@ the value is lost.
 
 import types
 import warnings
+from typing import Any
 
 from funcnet.nn.core.call import Call
 from funcnet.nn.core.parameter import Buffer, Parameter
@@ -80,7 +81,7 @@ def warn_of_lost_values(call: Call) -> None:
             warnings.warn(f"{frame.where()}: forward {text}. {_KEEP.format(name)}", stacklevel=5)
 
 
-def _same(a: object, b: object) -> bool:
+def _same(a: Any, b: Any) -> bool:
     if a is b or type(a) is not type(b):
         return a is b
     if isinstance(a, tuple):

@@ -145,7 +145,7 @@ def _start_computed(net: Node, params: Tree, state: Tree, sources: _Sources, giv
         def begin(bound: Node, index: tuple[int, ...], one: Computed = one, name: str = name) -> None:
             single = indexed(name, index)
 
-            def draw(leaf: Parameter | Buffer) -> jax.Array:
+            def draw(leaf: Any) -> jax.Array:
                 if (id(leaf), index) not in drawn:
                     value = given[name][index] if name in given else known(leaf, index)
                     if value is None:

@@ -85,7 +85,7 @@ def entries_of(module: Node) -> Iterator[Entry]:
     return visit(module, "", ())
 
 
-def _as_torch(value: object, leaf: Any) -> Any:
+def _as_torch(value: jax.Array | np.ndarray, leaf: Any) -> Any:
     """Return an array as a state_dict stores it. An array of an int64 leaf becomes int64, as in torch. JAX stores it as
     int32 if x64 is disabled. Random keys become their data, which are uint32.
     """
@@ -246,7 +246,7 @@ def _complain(module: Node, sd: Mapping[str, Any], found: Match, strict: bool, e
         )
 
 
-def _shape(value: object) -> Any:
+def _shape(value: Any) -> Any:
     return tuple(value.shape) if _fits(value, None) else type(value).__name__
 
 

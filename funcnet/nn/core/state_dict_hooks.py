@@ -65,7 +65,7 @@ def register(module: Node, kind: str, hook: Callable[..., Any]) -> RemovableHand
     return RemovableHandle(own, one)
 
 
-def run(module: Node, kind: str, *args: object) -> None:
+def run(module: Any, kind: str, *args: object) -> None:
     """Run the state_dict hooks of one module that have the kind `kind`, in the order of registration.
 
     Raises:
@@ -148,7 +148,7 @@ def before_load(module: Node, sd: Mapping[str, Any], strict: bool) -> PreparedSt
     return PreparedStateDict(OrderedDict(in_order), optional, missing, unexpected, errors)
 
 
-def _checked(module: Node, metadata: object) -> Mapping[str, Mapping[str, Any]]:
+def _checked(module: Node, metadata: Any) -> Mapping[str, Mapping[str, Any]]:
     abouts = list(metadata.values()) if isinstance(metadata, Mapping) else [metadata]
     for about in abouts:
         if not isinstance(about, Mapping) or not isinstance(about.get("version"), int | None):

@@ -11,10 +11,11 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import jax
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
+from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from funcnet import table, tree
 from funcnet.functional import convolve, platforms
+from funcnet.functional.platforms import JaxprEquation
 from funcnet.nn.core import binding
 from funcnet.nn.core.call import Training, outermost
 from funcnet.nn.core.parameter import Buffer, Parameter
@@ -170,7 +171,7 @@ def _operations(jaxpr: Jaxpr, outer: int, times: int) -> Iterator[tuple[int, int
             yield from _operations(inner, call, inner_times)
 
 
-def _inner(equation: JaxprEqn) -> list[Jaxpr]:
+def _inner(equation: JaxprEquation) -> list[Jaxpr]:
     """Return the programs inside an operation such as `scan`. Only one branch of a `cond` runs, so only the last one is
     returned.
     """
@@ -186,13 +187,13 @@ def _inner(equation: JaxprEqn) -> list[Jaxpr]:
     return out
 
 
-def _dot(equation: JaxprEqn) -> int:
+def _dot(equation: JaxprEquation) -> int:
     (contracted, _), _ = equation.params["dimension_numbers"]
     left = equation.invars[0].aval.shape
     return 2 * math.prod(equation.outvars[0].aval.shape) * math.prod(left[i] for i in contracted)
 
 
-def _convolution(equation: JaxprEqn) -> int:
+def _convolution(equation: JaxprEquation) -> int:
     """Return the FLOPs of a convolution, counted as in torch. The kernel is applied once per pixel of the output, or of
     the input in a transposed convolution.
     """

@@ -169,7 +169,7 @@ def fuse_linear_bn_weights(
 
 
 def _fused(
-    w: jax.Array | None,
+    w: jax.Array,
     b: jax.Array | None,
     mean: jax.Array | None,
     var: jax.Array | None,

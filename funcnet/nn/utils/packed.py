@@ -3,7 +3,7 @@
 Letters: `B sequences, T the length of the longest sequence, N the sum of all lengths`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -130,7 +130,7 @@ def invert_permutation(permutation: jax.Array | np.ndarray | None) -> Any:
     return np.argsort(permutation, kind="stable")
 
 
-def known_integers(where: str, name: str, array: ArrayLike) -> np.ndarray:
+def known_integers(where: str, name: str, array: ArrayLike | Sequence[int]) -> np.ndarray:
     """Return `array` as NumPy int64, or raise TypeError if it is traced or not integer."""
     if isinstance(array, jax.core.Tracer):
         raise TypeError(

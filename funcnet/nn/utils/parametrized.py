@@ -42,7 +42,7 @@ class ParametrizationList(ModuleList):
 
     original: Any
 
-    def __init__(self, modules: Sequence[Module], original: Parameter | Buffer, unsafe: bool = False):
+    def __init__(self, modules: Sequence[Module], original: Any, unsafe: bool = False):
         if len(modules) == 0:
             raise ValueError("ParametrizationList: expected at least one parametrization, got none.")
         super().__init__(modules)
@@ -119,7 +119,7 @@ class Parametrized(Computed):
                 module.begin(weight)
             weight = module(*originals) if i == 0 else module(weight)
 
-    def assign(self, module: Node, value: object) -> None:
+    def assign(self, module: Node, value: Any) -> None:
         for one in module.parametrizations[self.name]:
             if not hasattr(one, "right_inverse"):
                 raise ValueError(

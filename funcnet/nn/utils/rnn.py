@@ -31,7 +31,10 @@ __all__ = [
 
 
 def pack_padded_sequence(
-    input: ArrayLike, lengths: ArrayLike | Sequence[int], batch_first: bool = False, enforce_sorted: bool = True
+    input: jax.Array | np.ndarray,
+    lengths: ArrayLike | Sequence[int],
+    batch_first: bool = False,
+    enforce_sorted: bool = True,
 ) -> PackedSequence:
     """Pack a padded batch, leaving out the padding.
 
@@ -84,7 +87,7 @@ def pack_padded_sequence(
     return repack(packed, input, batch_first)
 
 
-def repack(sequence: PackedSequence, padded: jax.Array, batch_first: bool = False) -> PackedSequence:
+def repack(sequence: PackedSequence, padded: jax.Array | np.ndarray, batch_first: bool = False) -> PackedSequence:
     """Pack a padded batch (T, B, *) with the layout of `sequence`, for recurrent layers. torch lacks this function."""
     time, place = places_of(sequence)
     return sequence._replace(data=jnp.asarray(padded[(place, time) if batch_first else (time, place)]))
@@ -172,7 +175,7 @@ def pad_sequence(
 
 
 def unpad_sequence(
-    padded_sequences: ArrayLike, lengths: ArrayLike | Sequence[int], batch_first: bool = False
+    padded_sequences: jax.Array | np.ndarray, lengths: ArrayLike | Sequence[int], batch_first: bool = False
 ) -> list[jax.Array]:
     """Return the sequences of a padded batch, each cut to its length.
 

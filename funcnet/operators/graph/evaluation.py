@@ -101,7 +101,7 @@ class Evaluation:
         return [_with_array(value, array) for value, array in zip(flat, arrays, strict=True)]
 
 
-def _constant(literal: Literal) -> TapeValue:
+def _constant(literal: Any) -> TapeValue:
     return TapeValue(np.asarray(literal.val, literal.aval.dtype))
 
 

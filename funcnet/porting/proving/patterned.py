@@ -43,8 +43,8 @@ def _of_jax() -> list[tuple[Any, str, Any]]:
         key: jax.Array,
         shape: int | Sequence[int] = (),
         dtype: DTypeLike = float,
-        minval: ArrayLike = 0.0,
-        maxval: ArrayLike = 1.0,
+        minval: float = 0.0,
+        maxval: float = 1.0,
         **_: object,
     ) -> Any:
         return jnp.asarray(uniforms(_sizes(shape)), dtype) * (maxval - minval) + minval
@@ -58,8 +58,8 @@ def _of_jax() -> list[tuple[Any, str, Any]]:
     def randint(
         key: jax.Array,
         shape: int | Sequence[int],
-        minval: ArrayLike,
-        maxval: ArrayLike,
+        minval: float,
+        maxval: float,
         dtype: DTypeLike = int,
         **_: object,
     ) -> Any:

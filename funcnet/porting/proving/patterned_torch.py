@@ -9,9 +9,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-import jax
 import numpy as np
-from jax.typing import ArrayLike, DTypeLike
 
 __all__ = ["normals", "replacements", "uniforms"]
 
@@ -50,9 +48,7 @@ def replacements() -> Replacements:
 def _made(torch: ModuleType) -> Replacements:
     """Return the replacements of random functions of torch that make a new tensor, such as `torch.randn`."""
 
-    def drawn(
-        values: Callable[[Sequence[int]], np.ndarray], *size: Any, dtype: DTypeLike | None = None, **options: Any
-    ) -> Any:
+    def drawn(values: Callable[[Sequence[int]], np.ndarray], *size: Any, dtype: Any = None, **options: Any) -> Any:
         sizes = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
         kept = {name: options[name] for name in ("device", "requires_grad") if name in options}
         found = torch.as_tensor(values(tuple(sizes))).to(dtype or torch.get_default_dtype())
@@ -83,7 +79,7 @@ def _made(torch: ModuleType) -> Replacements:
     def randperm(n: int, **options: Any) -> Any:
         return torch.as_tensor(np.argsort(uniforms((n,))))
 
-    def bernoulli(input: Any, p: ArrayLike | None = None, **options: Any) -> Any:
+    def bernoulli(input: Any, p: Any = None, **options: Any) -> Any:
         rate = input if p is None else p
         return (torch.as_tensor(uniforms(input.shape)) < rate).to(input.dtype)
 
@@ -110,7 +106,7 @@ def _filled(torch: ModuleType) -> Replacements:
 
         return fill
 
-    def below(shape: int | Sequence[int], p: ArrayLike = 0.5) -> Any:
+    def below(shape: Sequence[int], p: Any = 0.5) -> Any:
         rate = p.detach().cpu().numpy() if hasattr(p, "detach") else p
         return uniforms(shape) < rate
 
@@ -146,7 +142,7 @@ def _dropped_out(torch: ModuleType) -> Replacements:
     attention = functional.scaled_dot_product_attention
 
     def attend(
-        query: Any, key: jax.Array, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
+        query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
         **options: Any,
     ) -> Any:  # fmt: skip
         options["is_causal"] = is_causal

@@ -18,7 +18,7 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -94,7 +94,9 @@ class PrivateModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     # ------------------------------------------------------------------------------------------------ finder, loader
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
         parent, _, last = name.rpartition(".")
         if name.partition(".")[0] not in self.homes:
             return None

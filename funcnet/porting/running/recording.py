@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,7 @@ def record(
     return Recording(loaded, model, facts, reached, "; ".join(skipped))
 
 
-def _trained(loaded: Loaded, model: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
+def _trained(loaded: Loaded, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
     """Run the forward and the backward pass of a model in train mode. If a pass fails, return a text that says why,
     instead of raising the error.
 
@@ -216,7 +216,7 @@ class _Recorder:
         except Exception:  # a tensor without sizes, such as a nested one
             return Fact(frozenset({"tensor" if isinstance(value, self._tensor) else "other"}))
 
-    def _signature(self, value: object, depth: int) -> Any:
+    def _signature(self, value: Any, depth: int) -> Any:
         """Return the properties that determine the fact of a value, in a form that can be hashed.
 
         These properties are computed for every value, and the slower `fact_of` is called only once for equal

@@ -255,7 +255,7 @@ class KerasClassifier(_Keras, Classifier):
         classes = super().predict(X)
         return np.eye(len(self.classes_), dtype=np.int64)[classes] if self.is_one_hot_ else classes
 
-    def targets(self, y: ArrayLike, reset: bool) -> np.ndarray:
+    def targets(self, y: np.ndarray, reset: bool) -> np.ndarray:
         one_hot = is_one_hot(y)
         if reset:
             self.is_one_hot_ = one_hot

@@ -95,7 +95,7 @@ class ImageFolder(Dataset[dict[str, Any]]):
     def __len__(self) -> int:
         return len(self.files)
 
-    def __getitem__(self, index: int | NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    def __getitem__(self, index: Any) -> dict[str, NDArray[Any]]:
         """Return the image and the label at an index, or the batch of the images at an array of indices."""
         if np.ndim(index):
             return self.__getitems__(index)

@@ -67,7 +67,7 @@ class PretrainingDataset:
         """Return a copy of this dataset for the epoch `epoch`, with the pairs and the masks of that epoch."""
         return replace(self, epoch=epoch % self.passes if self.masks == "of the pass" else epoch)
 
-    def __getitem__(self, index: int | NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    def __getitem__(self, index: Any) -> dict[str, NDArray[Any]]:
         """Return the example at an index, or the batch of the examples at an array of indices."""
         if np.ndim(index):
             return self.__getitems__(index)

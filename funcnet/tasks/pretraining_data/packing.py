@@ -104,7 +104,7 @@ class PackedDataset:
         """Return a copy of this dataset for the epoch `epoch`, with the pairs and the masks of that epoch."""
         return PackedDataset(self.examples.at_epoch(epoch))
 
-    def __getitem__(self, row: int | NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    def __getitem__(self, row: Any) -> dict[str, NDArray[Any]]:
         """Return the packed row with a number, or the batch of the rows with an array of numbers."""
         if np.ndim(row):
             return self.__getitems__(row)

@@ -115,8 +115,8 @@ def _weights(
 
 def in_projection_packed(
     tape: Tape,
-    result: Results,
-    function: Callable[..., Any],
+    result: Results | None,
+    function: Callable[..., Any] | None,
     q: TapeValue,
     k: TapeValue,
     v: TapeValue,

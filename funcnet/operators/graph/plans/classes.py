@@ -75,7 +75,7 @@ def nll_loss(
 def cross_entropy(
     tape: Tape,
     result: NDArray[Any],
-    function: Callable[..., Any],
+    function: Callable[..., Any] | None,
     input: TapeValue,
     target: TapeValue,
     weight: TapeValue | None,

@@ -146,17 +146,18 @@ def local_response_norm(
     beta: float,
     k: float,
 ) -> TapeValue:
-    sides, pool = (size // 2, (size - 1) // 2), {"ceil_mode": False, "count_include_pad": True}
+    sides = (size // 2, (size - 1) // 2)
+    pool: dict[str, Any] = {"ceil_mode": False, "count_include_pad": True}
     square = tape.run("mul.Tensor", input, input)
     if input.ndim == 3:
         padded = tape.run("constant_pad_nd", tape.run("unsqueeze", square, dim=1), pad=(0, 0, *sides))
-        shape = {"kernel_size": (size, 1), "stride": (1, 1), "padding": (0, 0)}
+        shape: dict[str, Any] = {"kernel_size": (size, 1), "stride": (1, 1), "padding": (0, 0)}
         mean = tape.run("squeeze.dim", tape.run("avg_pool2d", padded, **shape, **pool), dim=1)
     else:
         sizes = input.shape
         square = tape.run("view", square, size=(sizes[0], 1, sizes[1], sizes[2], -1))
         padded = tape.run("constant_pad_nd", square, pad=(0, 0, 0, 0, *sides))
-        window = {"kernel_size": (size, 1, 1), "stride": (1, 1, 1), "padding": (0, 0, 0)}
+        window: dict[str, Any] = {"kernel_size": (size, 1, 1), "stride": (1, 1, 1), "padding": (0, 0, 0)}
         mean = tape.run("squeeze.dim", tape.run("avg_pool3d", padded, **window, **pool), dim=1)
         mean = tape.run("view", mean, size=sizes)
     total = tape.run("add.Tensor", tape.run("mul.Tensor", mean, alpha), k, alpha=1)
@@ -183,7 +184,12 @@ def normalize(
 
 
 def dropped(
-    tape: Tape, result: NDArray[Any], x: TapeValue, p: float, noise: NDArray[Any], shift: NDArray[Any] | None = None
+    tape: Tape,
+    result: NDArray[Any] | None,
+    x: TapeValue,
+    p: float,
+    noise: NDArray[Any] | None,
+    shift: NDArray[Any] | None = None,
 ) -> TapeValue:
     """Multiply by random numbers: zeros, and `1 / (1 - p)` where an entry is kept."""
     if p == 1:

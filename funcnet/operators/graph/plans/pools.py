@@ -19,7 +19,7 @@ def _bare(given: object) -> Any:
     return given.array if isinstance(given, TapeValue) else given
 
 
-def _with_indices(function: Callable[..., Any], result: Results, arguments: dict[str, Any]) -> tuple[Any, Any]:
+def _with_indices(function: Callable[..., Any], result: Any, arguments: dict[str, Any]) -> tuple[Any, Any]:
     """Return the results of a function and its indices, which are computed again if it has not returned them."""
     if isinstance(result, tuple):
         return result
@@ -59,8 +59,8 @@ def _max_pool(dims: int) -> Plan:
 def _avg_pool(dims: int) -> Plan:
     def plan(
         tape: Tape,
-        result: Results,
-        function: Callable[..., Any],
+        result: NDArray[Any],
+        function: Callable[..., Any] | None,
         input: TapeValue,
         kernel_size: int | Sequence[int],
         stride: int | Sequence[int],
@@ -91,7 +91,7 @@ def _avg_pool(dims: int) -> Plan:
 def _lp_pool(dims: int) -> Plan:
     def plan(
         tape: Tape,
-        result: Results,
+        result: NDArray[Any],
         function: Callable[..., Any],
         input: TapeValue,
         norm_type: float,

@@ -14,7 +14,7 @@ from funcnet.operators.graph.tape import Tape, TapeValue
 __all__ = ["PRODUCTS", "numbers", "spread_over"]
 
 
-def numbers(given: int | Sequence[int], count: int) -> tuple[Any, ...]:
+def numbers(given: float | Sequence[float | None] | None, count: int) -> tuple[Any, ...]:
     """Return `count` numbers: those that are given, or one for all dimensions."""
     found = tuple(given) if isinstance(given, Sequence | np.ndarray) else (given,) * count
     return found * count if len(found) == 1 else found

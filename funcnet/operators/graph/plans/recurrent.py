@@ -73,7 +73,7 @@ def _cell(name: str) -> Plan:
         result: Results,
         function: Callable[..., Any],
         input: TapeValue,
-        hx: TapeValue | Sequence[TapeValue],
+        hx: Any,
         **given: Any,
     ) -> Any:
         state = tuple(hx) if name == "lstm" else (hx,)
@@ -120,11 +120,11 @@ def _layers(name: str) -> Plan:
         result: Results,
         function: Callable[..., Any],
         input: TapeValue,
-        hx: TapeValue | Sequence[TapeValue],
+        hx: Any,
         params: Sequence[TapeValue],
         has_biases: bool,
         num_layers: int,
-        dropout: TapeValue | float,
+        dropout: Any,
         train: bool,
         bidirectional: bool,
         batch_first: bool,
