@@ -13,7 +13,7 @@ COVERED_BY = {
     "cli/fill_mask.py": "tasks/pretraining/test_task.py",
     "cli/predict.py": "tasks/finetuning/test_task.py",
     "cli/training.py": "tasks/pretraining/test_task.py tasks/finetuning/test_task.py",
-    "comparison/{against_torch,differences,report,runs}.py": "test_comparison.py",
+    "comparison/{against_torch,differences,report,runs,torch_objects}.py": "test_comparison.py",
     "data/arguments.py": "data/test_dataloader.py data/torch_tests/test_torch_tests.py",
     "data/checks.py": "data/test_wrong_calls.py",
     "data/describe.py": "data/test_dataset.py",

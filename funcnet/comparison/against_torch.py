@@ -18,13 +18,14 @@ from funcnet import nn
 from funcnet.comparison.differences import difference, make_rows, mark_rounding
 from funcnet.comparison.report import Comparison
 from funcnet.comparison.runs import Run, array, run_ours, run_torch
+from funcnet.comparison.torch_objects import TorchModule
 from funcnet.tree import Params, PyTree, State
 
 __all__ = ["compare"]
 
 
 def compare(
-    torch_module: Any,
+    torch_module: TorchModule,
     net: nn.Module,
     params: Params,
     state: State,
@@ -130,7 +131,9 @@ def _with_settings(run: Callable[[bool], Any]) -> Callable[[bool], Any]:
     return running
 
 
-def _weights(torch_module: Any, net: nn.Module, params: Params, state: State, tolerance: float) -> dict[str, float]:
+def _weights(
+    torch_module: TorchModule, net: nn.Module, params: Params, state: State, tolerance: float
+) -> dict[str, float]:
     """Return {name: difference} for the weights of the port that differ from torch's by more than `tolerance` before
     the run.
     """

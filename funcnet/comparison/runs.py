@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from funcnet import nn, tree
+from funcnet.comparison.torch_objects import TorchModule, TorchTensor
 from funcnet.nn.core.call import call_name
 from funcnet.nn.core.capture import capture_all
 from funcnet.tree import Params, PyTree, State
@@ -50,7 +51,13 @@ class Run:
 
 
 def run_torch(
-    torch: ModuleType, module: Any, inputs: PyTree, kwargs: dict[str, Any], training: bool, double: bool, seed: int
+    torch: ModuleType,
+    module: TorchModule,
+    inputs: PyTree,
+    kwargs: dict[str, Any],
+    training: bool,
+    double: bool,
+    seed: int,
 ) -> Run:
     """Run a copy of the torch module with hooks, and return its outputs and gradients. `double` selects float64."""
     module = _copied(module).train(training)
@@ -100,7 +107,7 @@ def run_torch(
     return run
 
 
-def _copied(module: Any) -> Any:
+def _copied(module: TorchModule) -> Any:
     """Return a deep copy of a torch module. Torch refuses to copy computed tensors, such as the weight of
     `weight_norm`. In the copy, detached tensors replace the computed tensors, and `forward` computes them again.
     """
@@ -228,7 +235,7 @@ def _to_jax(value: PyTree, double: bool) -> Any:
     return jnp.asarray(np.asarray(value).astype(wide))  # NumPy casts, because JAX would compile a cast for each shape
 
 
-def array(tensor: Any) -> np.ndarray:
+def array(tensor: TorchTensor) -> np.ndarray:
     """Return a copy of a tensor as a NumPy array. bfloat16 becomes float32, and a sparse tensor becomes dense."""
     tensor = tensor.detach().cpu()
     if str(tensor.layout) != "torch.strided":

@@ -119,7 +119,7 @@ class MapFetcher:
         except Exception as error:
             raise self._noted(error, indices)  # noqa: B904  the same exception
 
-    def _collate(self, items: Items, indices: Sequence[int]) -> Any:
+    def _collate(self, items: object, indices: Sequence[int]) -> Any:
         try:
             batch = self.collate_fn(items)
         except Exception as error:

@@ -254,7 +254,7 @@ class ParameterDict(_Holder):
         for key, value in taken:
             self[key] = value
 
-    def __or__(self, other: Mapping[str, Any]) -> Any:
+    def __or__(self, other: "Mapping[str, Any] | ParameterDict") -> Any:
         copy = self.copy()
         copy.update(other)
         return copy
@@ -264,7 +264,7 @@ class ParameterDict(_Holder):
         copy.update(self)
         return copy
 
-    def __ior__(self, other: Mapping[str, Any]) -> Any:
+    def __ior__(self, other: "Mapping[str, Any] | ParameterDict") -> Any:
         self.update(other)
         return self
 

@@ -95,7 +95,7 @@ def checked(net: Node, loss: Callable[[Any], jax.Array] | None = None) -> Callab
     def run(
         params: Params,
         state: State,
-        *inputs: tuple[Any, ...],
+        *inputs: PyTree,
         training: bool | Mapping[str, bool] = False,
         method: str | None = None,
         **kwargs: object,

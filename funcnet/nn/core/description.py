@@ -8,6 +8,9 @@ import difflib
 from collections.abc import Iterator
 from typing import Any
 
+import jax
+import numpy as np
+
 from funcnet import tree
 from funcnet.nn.core import binding, notes, owners, scratch
 from funcnet.nn.core.absent import METHODS
@@ -27,7 +30,7 @@ class Description(Node):
 
     # ------------------------------------------------------------------------------------------- registering parts
 
-    def __setattr__(self, name: str, value: object) -> None:
+    def __setattr__(self, name: str, value: Any) -> None:
         frame = frame_of(self)
         if frame is not None:
             binding.assign_buffer(self, frame, name, value)
@@ -138,7 +141,9 @@ class Description(Node):
         """Add a parameter. If `param` is None, the name is reserved for a parameter."""
         self._register(name, param, Parameter)
 
-    def register_buffer(self, name: str, tensor: object, persistent: bool = True) -> None:
+    def register_buffer(
+        self, name: str, tensor: jax.Array | np.ndarray | Buffer | None, persistent: bool = True
+    ) -> None:
         """Add a buffer, given as an `nn.Buffer` or as its initial array. If `tensor` is None, the name is reserved.
 
         Inside forward, this method assigns the value to the buffer. If the module has no buffer of this name, or the

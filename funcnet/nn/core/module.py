@@ -24,7 +24,7 @@ from funcnet.nn.core.call import Training, outermost, refuse_unknown, require_ke
 from funcnet.nn.core.description import Description
 from funcnet.nn.core.finite import PROBES, flagged_apply
 from funcnet.nn.core.fresh import call_unbound
-from funcnet.nn.core.hooks import RemovableHandle
+from funcnet.nn.core.hooks import Hooks, RemovableHandle
 from funcnet.nn.core.inputs import OutputAndState, arrays
 from funcnet.nn.core.own_hooks import Hooked, hooked
 from funcnet.nn.core.parts import description_of, frame_of, leaves, values
@@ -34,7 +34,7 @@ from funcnet.nn.core.sharding import Sharded, anchored
 from funcnet.nn.core.snapshot import compared_by_description
 from funcnet.nn.core.start import restart, start
 from funcnet.nn.core.state_dict import Match
-from funcnet.tree import PyTree, Tree
+from funcnet.tree import Params, PyTree, State, Tree
 
 __all__ = ["Module"]
 
@@ -98,7 +98,7 @@ class Module(Description, Hooked, Placed, Sharded, state_dict_hooks.LoadsStateDi
     # ----------------------------------------------------------------------------------------------- trees of values
 
     @compared_by_description
-    def init(self, rng: jax.Array, *example_inputs: PyTree, **kwargs: object) -> tuple[Tree, Tree]:
+    def init(self, rng: jax.Array, *example_inputs: PyTree, **kwargs: object) -> tuple[Params, State]:
         """Initialise the arrays of this module.
 
         Args:
@@ -179,12 +179,12 @@ class Module(Description, Hooked, Placed, Sharded, state_dict_hooks.LoadsStateDi
     @compared_by_description
     def apply(
         self,
-        params: Any,
-        state: Tree | None = None,
+        params: PyTree,
+        state: State | None = None,
         *inputs: PyTree,
         training: Training = False,
         rng: jax.Array | None = None,
-        hooks: Any = None,
+        hooks: Hooks | None = None,
         method: str | None = None,
         **kwargs: object,
     ) -> Any:

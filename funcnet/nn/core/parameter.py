@@ -24,6 +24,8 @@ from funcnet.random import is_key
 
 __all__ = ["Buffer", "Computed", "Init", "Parameter", "copied"]
 
+ShapeOrArray = int | Sequence[int] | jax.Array | np.ndarray | Initialised | None  # None: a shape that is not known yet
+
 _ARRAY = "The array is in the params that net.init returns."
 _VALUES = {
     "grad": "Gradients are returned by jax.grad of a function of params.",
@@ -184,7 +186,12 @@ class Parameter(_Leaf):
     """
 
     def __init__(
-        self, data: Any, init: Init | None = None, *, dtype: DTypeLike | None = None, requires_grad: bool = True
+        self,
+        data: ShapeOrArray,
+        init: Init | None = None,
+        *,
+        dtype: DTypeLike | None = None,
+        requires_grad: bool = True,
     ):
         super().__init__(data, init, dtype)
         if requires_grad and not jnp.issubdtype(self.dtype, jnp.inexact):
@@ -218,7 +225,9 @@ class Buffer(Constant, _Leaf):
         True
     """
 
-    def __init__(self, data: Any, init: Init | None = None, *, persistent: bool = True, dtype: DTypeLike | None = None):
+    def __init__(
+        self, data: ShapeOrArray, init: Init | None = None, *, persistent: bool = True, dtype: DTypeLike | None = None
+    ):
         if init is None and not hasattr(data, "shape"):
             init = initialisers.zeros()
         super().__init__(data, init, dtype)

@@ -37,7 +37,7 @@ class _Descriptor:
     def __init__(self, function: Callable[..., Any]):
         self.function, self.__doc__ = function, function.__doc__
 
-    def __get__(self, module: Node, owner: type | None = None) -> Any:
+    def __get__(self, module: Node | None, owner: type | None = None) -> Any:
         return self.function if module is None else types.MethodType(_Function(self.function, module), module)
 
 

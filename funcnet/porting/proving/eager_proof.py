@@ -14,6 +14,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from funcnet import nn, tree
+from funcnet.comparison.torch_objects import TorchModule, TorchTensor
 from funcnet.tree import Params
 
 __all__ = ["NOT_TRACED", "Differences", "eager_differences"]
@@ -45,7 +46,7 @@ class Differences:
 
 def eager_differences(
     torch: ModuleType,
-    model: Any,
+    model: TorchModule,
     net: nn.Module,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
@@ -126,7 +127,7 @@ def _leaves(value: Any) -> list[Any]:
     return [value] if hasattr(value, "shape") else []
 
 
-def _difference(ours: ArrayLike, theirs: Any, least: float = 1e-6) -> float:
+def _difference(ours: ArrayLike, theirs: TorchTensor, least: float = 1e-6) -> float:
     one, other = np.asarray(ours), theirs.detach().numpy()
     if one.shape != other.shape:
         return float("inf")

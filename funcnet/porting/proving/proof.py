@@ -27,6 +27,7 @@ import numpy as np
 
 from funcnet import functional, nn
 from funcnet.comparison import Comparison, compare
+from funcnet.comparison.torch_objects import TorchModule, TorchTensor
 from funcnet.porting.errors import PortError
 from funcnet.porting.proving.eager_proof import NOT_TRACED, eager_differences
 from funcnet.porting.proving.patterned import patterned
@@ -241,7 +242,7 @@ def _exported(ours: Loaded, expression: str, names: Mapping[str, Any]) -> dict[s
     return {**found, **dict.fromkeys(files, types.SimpleNamespace(**names, **found))}
 
 
-def _names(net: nn.Module, model: Any) -> Check:
+def _names(net: nn.Module, model: TorchModule) -> Check:
     """Compare the names and shapes of the weights of a torch model with those of its port."""
     match = net.match_state_dict(model.state_dict())
     wrong = {kind: names for kind, names in match._asdict().items() if names}
@@ -252,7 +253,7 @@ def _names(net: nn.Module, model: Any) -> Check:
 def _check(
     torch: ModuleType,
     name: str,
-    model: Any,
+    model: TorchModule,
     net: nn.Module,
     given: tuple[Any, Any],
     training: bool,
@@ -279,7 +280,7 @@ def _check(
 def _eagerly(
     torch: ModuleType,
     name: str,
-    model: Any,
+    model: TorchModule,
     net: nn.Module,
     given: tuple[Any, Any],
     training: bool,
@@ -317,7 +318,7 @@ def _summed(name: str, found: Comparison, tolerance: float) -> Check:
     return Check(name, found.ok or equal, forward, gradients, buffers, note)
 
 
-def _perturb(torch: ModuleType, model: Any) -> None:
+def _perturb(torch: ModuleType, model: TorchModule) -> None:
     """Add noise to every weight of a torch model, so that no zeros and ones from the constructor remain."""
     with torch.no_grad():
         for leaf in model.parameters():
@@ -329,7 +330,7 @@ def _perturb(torch: ModuleType, model: Any) -> None:
                 buffer.copy_((buffer + _noise(buffer).abs().to(buffer.dtype)).float())
 
 
-def _noise(leaf: Any) -> Any:
+def _noise(leaf: TorchTensor) -> Any:
     torch = importlib.import_module("torch")
     random = np.random.default_rng(leaf.numel())
     scale = 0.1 * float(leaf.abs().mean().nan_to_num(0, 0, 0)) + 0.01
@@ -337,7 +338,7 @@ def _noise(leaf: Any) -> Any:
 
 
 def _aliasing(
-    torch: ModuleType, source: Path, name: str, expression: str, model: Any, given: tuple[Any, Any]
+    torch: ModuleType, source: Path, name: str, expression: str, model: TorchModule, given: tuple[Any, Any]
 ) -> RegisterEntry | None:
     """Run the torch model again with its changes in place turned into assignments, and compare the two outputs.
 

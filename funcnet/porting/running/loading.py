@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
+from funcnet.comparison.torch_objects import TorchModule
 from funcnet.porting.errors import PortError, place_of
 from funcnet.porting.running.private_modules import PrivateModules, Transform
 from funcnet.porting.running.stubs import Stub
@@ -172,7 +173,7 @@ def example(loaded: Loaded, expression: str) -> tuple[tuple[Any, ...], dict[str,
     return (value if type(value) is tuple else (value,)), {}
 
 
-def forward(loaded: Loaded, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def forward(loaded: Loaded, model: TorchModule, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Call the model.
 
     Raises:

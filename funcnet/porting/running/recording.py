@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from funcnet.comparison.torch_objects import TorchModule
 from funcnet.porting.errors import PortError
 from funcnet.porting.facts import UNKNOWN, Fact, Span, fact_of, join
 from funcnet.porting.running.instrumenting import REACH, RECORD, instrument
@@ -112,7 +113,7 @@ def record(
     return Recording(loaded, model, facts, reached, "; ".join(skipped))
 
 
-def _trained(loaded: Loaded, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
+def _trained(loaded: Loaded, model: TorchModule, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
     """Run the forward and the backward pass of a model in train mode. If a pass fails, return a text that says why,
     instead of raising the error.
 

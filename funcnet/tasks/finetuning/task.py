@@ -21,7 +21,7 @@ from funcnet.tasks.finetuning.show import describe_constant, finetuning_panels
 from funcnet.text import special_ids, vocabulary_digest
 from funcnet.train import Best, Cadence, Conclusion, Context, Ended, LoaderBatches, Task, TrainState, run_task
 from funcnet.train.best import goodness
-from funcnet.tree import Params, PyTree, State
+from funcnet.tree import Params, State
 
 __all__ = ["FinetuningTask", "finetune"]
 
@@ -100,7 +100,7 @@ class FinetuningTask(Task):
     def batches(self, seed: int) -> Callable[[int], Iterable[Any]]:
         return LoaderBatches(self._loader(seed))
 
-    def size(self, batch: PyTree) -> int:
+    def size(self, batch: Mapping[str, Any]) -> int:
         return int(batch["attention_mask"].sum())
 
     def _loader(self, seed: int) -> DataLoader:

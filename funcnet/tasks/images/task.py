@@ -31,7 +31,7 @@ from funcnet.train import (
     make_eval_step,
     run_task,
 )
-from funcnet.tree import Params, PyTree, State
+from funcnet.tree import Params, State
 
 __all__ = ["ImageTask", "train_images"]
 
@@ -98,7 +98,7 @@ class ImageTask(Task):
         return {"image": (batch["label"] >= 0).sum()}
 
     def objective(
-        self, params: Params, state: State, batch: PyTree, *, training: bool, rng: jax.Array | None
+        self, params: Params, state: State, batch: Mapping[str, Any], *, training: bool, rng: jax.Array | None
     ) -> tuple[Any, Any]:
         """Return the sum of the cross-entropies and the number of correct predictions of a batch, and the new
         buffers.
@@ -112,7 +112,7 @@ class ImageTask(Task):
     def batches(self, seed: int) -> Callable[[int], Iterable[Any]]:
         return LoaderBatches(self.loader)
 
-    def size(self, batch: PyTree) -> int:
+    def size(self, batch: Mapping[str, Any]) -> int:
         return len(batch["label"])
 
     def evaluator(self) -> Callable[[TrainState], dict[str, float]]:

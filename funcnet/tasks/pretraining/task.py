@@ -1,6 +1,6 @@
 """BERT pretraining as a task for `funcnet.train.run_task`: from raw text to a model that Hugging Face can open."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from funcnet.tasks.pretraining.settings import PretrainingSettings
 from funcnet.tasks.pretraining_data import PretrainingData, PretrainingDataset, evaluation_batches
 from funcnet.text import save_tokenizer
 from funcnet.train import Cadence, Conclusion, Context, Ended, Task, TrainState, evaluate, make_eval_step, run_task
-from funcnet.tree import Params, PyTree, State
+from funcnet.tree import Params, State
 
 __all__ = ["PretrainingTask", "add_shows_mask", "pretrain"]
 
@@ -102,7 +102,7 @@ class PretrainingTask(Task):
     def batches(self, seed: int) -> Callable[[int], Iterable[Any]]:
         return self.phases.batches
 
-    def size(self, batch: PyTree) -> int:
+    def size(self, batch: Mapping[str, Any]) -> int:
         return int(batch["attention_mask"].sum())
 
     # ------------------------------------------------------------------------------------------------- evaluation

@@ -1,6 +1,6 @@
 """The task with which `funcnet quantize` opens a Hugging Face directory. It only supplies texts for the calibration."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from funcnet.heads.buckets import pad
 from funcnet.models.bert import BertConfig
 from funcnet.text import load_tokenizer, require_fit, special_ids
 from funcnet.train import Context, Task
-from funcnet.tree import Params, PyTree, State
+from funcnet.tree import Params, State
 
 __all__ = ["TextsTask"]
 
@@ -49,11 +49,13 @@ class TextsTask(Task):
 
         return found
 
-    def size(self, batch: PyTree) -> int:
+    def size(self, batch: Mapping[str, Any]) -> int:
         return int(batch["attention_mask"].sum())
 
-    def objective(self, params: Params, state: State, batch: PyTree, *, training: bool, rng: jax.Array | None) -> Any:
+    def objective(
+        self, params: Params, state: State, batch: Mapping[str, Any], *, training: bool, rng: jax.Array | None
+    ) -> Any:
         raise AssertionError("a run of no steps has no objective")
 
-    def counts(self, batch: PyTree) -> Any:
+    def counts(self, batch: Mapping[str, Any]) -> Any:
         raise AssertionError("a run of no steps has no objective")
