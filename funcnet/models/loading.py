@@ -222,7 +222,7 @@ def _sharded(model: nn.Module, arrays: Arrays, new: list[str], key: jax.Array, l
     # arrays of the right shape that need no memory; the others are drawn
     read = {name: np.broadcast_to(np.zeros((), shapes[name].dtype), shapes[name].shape) for name in homes}
 
-    def put(name: str, array: jax.Array | SlicedArray) -> jax.Array:
+    def put(name: str, array: jax.Array | np.ndarray | SlicedArray) -> jax.Array:
         if isinstance(array, SlicedArray):
             return jax.make_array_from_callback(array.shape, shardings[name], array.__getitem__)
         return layout.place(array, shardings[name])

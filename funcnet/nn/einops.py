@@ -119,7 +119,7 @@ class EinMix(_EinmixMixin, _Printed):
     """
 
     def _create_parameters(
-        self, weight_shape: Sequence[int], weight_bound: float, bias_shape: Sequence[int], bias_bound: float
+        self, weight_shape: Sequence[int], weight_bound: float, bias_shape: Sequence[int] | None, bias_bound: float
     ) -> None:
         self.weight = Parameter(tuple(weight_shape), init.uniform(-weight_bound, weight_bound))
         bias = None if bias_shape is None else Parameter(tuple(bias_shape), init.uniform(-bias_bound, bias_bound))

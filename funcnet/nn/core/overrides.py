@@ -13,6 +13,7 @@ from typing import Any
 import jax
 
 from funcnet.nn.core.absent import METHODS
+from funcnet.nn.core.call import Call
 from funcnet.nn.core.parameter import Parameter
 from funcnet.nn.core.parts import Node, frame_of, walk
 
@@ -74,7 +75,7 @@ def set_mode(module: Node, mode: bool) -> Any:
     return module
 
 
-def honour_modes(bound: Node, call: Any) -> None:
+def honour_modes(bound: Node, call: Call) -> None:
     """Set the modes of a bound copy and its submodules by calling their `train` and `eval`, which may be overridden.
 
     If `call.training` is True, `train` of the bound copy is called, and if it is False, `eval`. If `call.training` is

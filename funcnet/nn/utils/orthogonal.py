@@ -3,6 +3,8 @@
 Letters: `n` is the number of rows and `k ≤ n` the number of columns of a tall matrix.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
@@ -83,7 +85,7 @@ def orthogonal(
 
 
 class _Orthogonal(Module):
-    def __init__(self, weight: jax.ShapeDtypeStruct, orthogonal_map: str, *, use_trivialization: bool = True):
+    def __init__(self, weight: Any, orthogonal_map: str, *, use_trivialization: bool = True):
         super().__init__()
         self.shape, self.orthogonal_map = tuple(weight.shape), orthogonal_map
         self.use_trivialization = use_trivialization

@@ -168,7 +168,7 @@ class _SpectralNorm(Module):
     _u: Any
     _v: Any
 
-    def __init__(self, weight: jax.ShapeDtypeStruct, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12):
+    def __init__(self, weight: Any, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12):
         super().__init__()
         check_steps(n_power_iterations)
         self.dim, self.eps, self.n_power_iterations = row_axis(dim, weight.ndim), eps, n_power_iterations

@@ -161,7 +161,7 @@ def gaussian_nll_loss(
     function: Callable[..., Any],
     input: TapeValue,
     target: TapeValue,
-    var: TapeValue | None,
+    var: TapeValue | float,
     full: bool,
     **given: Any,
 ) -> TapeValue:

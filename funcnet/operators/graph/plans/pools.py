@@ -63,7 +63,7 @@ def _avg_pool(dims: int) -> Plan:
         function: Callable[..., Any] | None,
         input: TapeValue,
         kernel_size: int | Sequence[int],
-        stride: int | Sequence[int],
+        stride: int | Sequence[int] | None,
         padding: int | Sequence[int],
         ceil_mode: bool,
         count_include_pad: bool,
@@ -96,7 +96,7 @@ def _lp_pool(dims: int) -> Plan:
         input: TapeValue,
         norm_type: float,
         kernel_size: int | Sequence[int],
-        stride: int | Sequence[int],
+        stride: int | Sequence[int] | None,
         ceil_mode: bool,
     ) -> TapeValue:
         size = numbers(kernel_size, dims)
