@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +12,6 @@ from funcnet import table
 from funcnet.arguments import integer
 from funcnet.figures import COLOURS, GREY, new_figure, write_figure
 from funcnet.quantization.observers import HistogramState, histogram_bins
-
-if TYPE_CHECKING:  # the import takes half a second
-    pass
 
 __all__ = ["LayerLoss", "LayerLosses"]
 
