@@ -12,14 +12,21 @@ _PARTS = {
 }
 
 
-def compare(torch_module: Any, net: Any, params: Any, state: Any, *inputs: Any, **kwargs: Any) -> Any:
+def compare(
+    torch_module: "TorchModule", net: "Module", params: "Params", state: "State", *inputs: "PyTree", **kwargs: Any
+) -> "Comparison":
     """Run a torch module and its port, and name the first layer whose outputs differ. See `comparison.compare`."""
     from funcnet import comparison  # imported here, so that importing a part of funcnet does not import other parts
 
     return comparison.compare(torch_module, net, params, state, *inputs, **kwargs)
 
 
-if not typing.TYPE_CHECKING:
+if typing.TYPE_CHECKING:
+    from funcnet.comparison import Comparison
+    from funcnet.comparison.torch_objects import TorchModule
+    from funcnet.nn import Module
+    from funcnet.tree import Params, PyTree, State
+else:
 
     def __getattr__(name: str) -> Any:
         """Import a part of funcnet when it is first accessed, as in `import funcnet; funcnet.nn`."""

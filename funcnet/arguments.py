@@ -35,7 +35,7 @@ __all__ = [
 LONGEST = 60  # characters of a value in a message
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return a short description of a value, for an error message.
 
     >>> import numpy as np
@@ -62,7 +62,7 @@ def shown(value: Any) -> str:
     return f"an object of the class {kind.__module__}.{kind.__qualname__}"
 
 
-def expect(is_right: object, where: str, name: str, expected: str, value: Any, advice: str = "") -> None:
+def expect(is_right: object, where: str, name: str, expected: str, value: object, advice: str = "") -> None:
     """Raise a TypeError if `is_right` is false.
 
     >>> expect(False, "train.fit", "net", "a module", 3)
@@ -126,7 +126,7 @@ def is_real(value: Any) -> bool:
     return True
 
 
-def _is_scalar_array(value: Any) -> bool:
+def _is_scalar_array(value: object) -> bool:
     return (
         getattr(value, "shape", None) == () and hasattr(value, "dtype") and _root(value) in ("numpy", "jax", "jaxlib")
     )
@@ -162,12 +162,12 @@ def number(
         )
 
 
-def boolean(where: str, name: str, value: Any) -> None:
+def boolean(where: str, name: str, value: object) -> None:
     """Check that `value` is True or False, of Python or NumPy."""
     expect(isinstance(value, bool | np.bool_), where, name, "True or False", value)
 
 
-def choice(where: str, name: str, value: Any, choices: Iterable[str]) -> None:
+def choice(where: str, name: str, value: object, choices: Iterable[str]) -> None:
     """Check that `value` is one of some strings.
 
     >>> choice("parallel.make_layout", "kind", "jot", ("jit", "pmap"))
@@ -217,25 +217,25 @@ def function(
         ) from None
 
 
-def transformation(where: str, name: str, value: Any) -> None:
+def transformation(where: str, name: str, value: object) -> None:
     """Check that `value` is an optax transformation."""
     is_right = callable(getattr(value, "init", None)) and callable(getattr(value, "update", None))
     expect(is_right, where, name, "an optax transformation, such as optax.adamw(1e-3)", value)
 
 
-def mapping(where: str, name: str, value: Any, expected: str, advice: str = "") -> None:
+def mapping(where: str, name: str, value: object, expected: str, advice: str = "") -> None:
     """Check that `value` is a mapping with strings as keys."""
     is_right = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
     expect(is_right, where, name, expected, value, advice)
 
 
-def strings(where: str, name: str, value: Any, expected: str) -> None:
+def strings(where: str, name: str, value: object, expected: str) -> None:
     """Check that `value` is a list or a tuple of strings, and not one string."""
     is_right = isinstance(value, list | tuple) and all(isinstance(part, str) for part in value)
     expect(is_right, where, name, expected, value, "Put it into a list." if isinstance(value, str) else "")
 
 
-def patterns(where: str, name: str, value: Any) -> None:
+def patterns(where: str, name: str, value: object) -> None:
     """Check that `value` is a name pattern of `funcnet.tree`, or several."""
     several = isinstance(value, list | tuple | set | frozenset) and all(isinstance(part, str) for part in value)
     is_right = isinstance(value, str) or several
@@ -249,11 +249,11 @@ def path(where: str, name: str, value: Any) -> Path:
     return Path(value)
 
 
-def _values(value: Any) -> Any:
+def _values(value: object) -> Any:
     return value.values() if isinstance(value, dict) else value
 
 
-def _root(value: Any) -> str:
+def _root(value: object) -> str:
     return type(value).__module__.partition(".")[0]
 
 

@@ -2,9 +2,12 @@
 
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from funcnet.files import replacing
+
+if TYPE_CHECKING:  # the import takes half a second
+    from matplotlib.figure import Figure
 
 __all__ = ["COLOURS", "GREY", "new_figure", "plain", "write_figure"]
 
@@ -27,7 +30,7 @@ def new_figure(width: float, height: float) -> Any:
     return figure
 
 
-def write_figure(figure: Any, path: str | Path) -> None:
+def write_figure(figure: "Figure", path: str | Path) -> None:
     """Write a figure as PNG. The new file replaces the old one atomically.
 
     Raises:

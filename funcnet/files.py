@@ -203,7 +203,7 @@ def write_bytes(path: str | Path, content: bytes) -> None:
         part.write_bytes(content)
 
 
-def write_json(path: str | Path, value: Any) -> None:
+def write_json(path: str | Path, value: object) -> None:
     """Write `value` as JSON to `path`. The new file replaces the old one atomically.
 
     Raises:
@@ -213,7 +213,7 @@ def write_json(path: str | Path, value: Any) -> None:
         part.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def check_json(value: Any, name: str) -> None:
+def check_json(value: object, name: str) -> None:
     """Check that a value is JSON, so that `read_json` returns what `write_json` writes, except for tuples, which become
     lists.
 

@@ -42,7 +42,7 @@ class MissingKey:
         raise ValueError(self.message)
 
 
-def is_key(value: Any) -> bool:
+def is_key(value: object) -> bool:
     """Return whether `value` is an array of typed keys (`jax.random.key`), of any shape, or the shape of such an array.
 
     >>> is_key(jax.random.key(0)), is_key(jax.random.PRNGKey(0))

@@ -116,7 +116,7 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def flat(settings: Any) -> dict[str, Any]:
+def flat(settings: object) -> dict[str, Any]:
     """Return all settings by name, including those in groups.
 
     Args:
@@ -167,7 +167,7 @@ def defaults(kind: type) -> dict[str, Any]:
     return found
 
 
-def compose(kind: type[Settings], **values: Any) -> Settings:
+def compose(kind: type[Settings], **values: object) -> Settings:
     """Make the settings of a command from {name: value}. A setting that belongs to a group is set in that group.
 
     Args:
@@ -207,7 +207,7 @@ def compose(kind: type[Settings], **values: Any) -> Settings:
     return kind(**chosen)
 
 
-def check_ranges(settings: Any, where: str, shown: Callable[[str], str] = flag) -> None:
+def check_ranges(settings: object, where: str, shown: Callable[[str], str] = flag) -> None:
     """Check that every number is in its `Range`. None and the values of a `Literal` are accepted.
 
     Args:
@@ -236,7 +236,7 @@ def check_ranges(settings: Any, where: str, shown: Callable[[str], str] = flag) 
                     raise ValueError(f"{where}: {shown(name)} is out of range; expected {limits}, got {number!r}.")
 
 
-def recorded(settings: Any, *, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
+def recorded(settings: object, *, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the settings in a form that JSON can represent: flat, with paths as strings and tuples as lists.
 
     Args:
@@ -257,7 +257,7 @@ def recorded(settings: Any, *, leave_out: tuple[str, ...] = ()) -> dict[str, Any
     return {name: as_json(value) for name, value in flat(settings).items() if name not in leave_out}
 
 
-def from_record(kind: type[Settings], record: Mapping[str, Any], **given: Any) -> Settings:
+def from_record(kind: type[Settings], record: Mapping[str, Any], **given: object) -> Settings:
     """Make settings from a record. This function is the inverse of `recorded`.
 
     Args:
@@ -287,7 +287,7 @@ def from_record(kind: type[Settings], record: Mapping[str, Any], **given: Any) -
     return compose(kind, **values)
 
 
-def as_json(value: Any) -> Any:
+def as_json(value: object) -> Any:
     """Return a value in a form that JSON can represent, with paths as strings, tuples as lists, and NumPy's numbers as
     Python's.
 
@@ -306,11 +306,11 @@ def as_json(value: Any) -> Any:
     return value
 
 
-def _default(field: Any) -> Any:
+def _default(field: dataclasses.Field[Any]) -> Any:
     return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
-def _fields(kind: Any) -> dict[str, tuple[tuple[str, ...], Any]]:
+def _fields(kind: type) -> dict[str, tuple[tuple[str, ...], Any]]:
     """Return {name of a setting: (names of the nested groups that contain it, its type)}."""
     found: dict[str, tuple[tuple[str, ...], Any]] = {}
     hints = get_type_hints(kind, include_extras=True)
@@ -324,17 +324,17 @@ def _fields(kind: Any) -> dict[str, tuple[tuple[str, ...], Any]]:
     return found
 
 
-def _group(hint: Any) -> type | None:
+def _group(hint: object) -> type | None:
     """Return the dataclass if `hint` is the type of a group, or None if `hint` is the type of a single setting."""
     kind = get_args(hint)[0] if get_origin(hint) is Annotated else hint
     return kind if isinstance(kind, type) and dataclasses.is_dataclass(kind) else None
 
 
-def _has_paths(hint: Any) -> bool:
+def _has_paths(hint: object) -> bool:
     return hint is Path or any(map(_has_paths, get_args(hint)))
 
 
-def _words(hint: Any) -> tuple[Any, ...]:
+def _words(hint: object) -> tuple[Any, ...]:
     """Return the values that a type names in a `Literal`, such as Annotated[int, Range(1)] | Literal["epoch"]."""
     inner = (one for part in get_args(hint) if not isinstance(part, Range) for one in _words(part))
     return get_args(hint) if get_origin(hint) is Literal else tuple(inner)

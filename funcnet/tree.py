@@ -20,8 +20,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike, DTypeLike
 
-Tree = dict[str, Any]
+Tree = dict[str, Any]  # nested dicts under the names of the parts of a net; the leaves are mostly arrays
+Params = Tree  # the arrays that an optimizer moves, as `net.init` returns them: {"fc": {"weight": array}}
+State = Tree  # the buffers of a net, such as running statistics, in the same form
+PyTree = Any  # an array, or any nesting of tuples, lists, dicts and other containers of JAX with arrays as leaves
 Patterns = str | Iterable[str]
 STACKED = "*"  # the segment for all layers of a stack, whose leaves have a leading axis of layers
 
@@ -184,7 +188,7 @@ def select(patterns: Patterns, names: Iterable[str], *, covers: bool = True, whe
 
 
 def assign(
-    values: Mapping[Any, Any], names: Iterable[str], default: Any, *, covers: bool = True, where: str = "tree.assign"
+    values: Mapping[Any, Any], names: Iterable[str], default: object, *, covers: bool = True, where: str = "tree.assign"
 ) -> dict[str, Any]:
     """Return {name: value} from {pattern: value}. If several patterns match a name, the value of the last one is used.
     Names without a match get `default`.
@@ -278,7 +282,7 @@ def merge(first: Tree, second: Tree) -> Tree:
     return join(first, second, "")
 
 
-def cast(tree: Any, dtype: Any) -> Any:
+def cast(tree: PyTree, dtype: DTypeLike) -> Any:
     """Return the tree with its floating leaves cast to `dtype`. Integers, booleans and keys do not change.
 
     >>> out = cast({"weight": jnp.ones(2), "count": jnp.array(3)}, jnp.bfloat16)
@@ -295,13 +299,13 @@ def cast(tree: Any, dtype: Any) -> Any:
     if hasattr(tree, "named_parameters"):
         raise TypeError(f"tree.cast: expected arrays, such as params, got {type(tree).__name__}.")
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: ArrayLike) -> Any:
         return jnp.asarray(leaf, dtype) if jnp.issubdtype(jnp.result_type(leaf), jnp.floating) else leaf
 
     return jax.tree.map(one, tree)
 
 
-def arrays_of(values: Any, numpy_integers: bool = True) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+def arrays_of(values: PyTree, numpy_integers: bool = True) -> tuple[list[Any], Callable[[list[Any]], Any]]:
     """Return (the arrays in `values`, a function that puts other arrays in their places).
 
     The arrays are the leaves that a transformation may trace, including `jax.ShapeDtypeStruct`s. Python numbers and

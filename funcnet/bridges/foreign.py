@@ -11,12 +11,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from funcnet import random
 from funcnet.nn import Module, Parameter
 from funcnet.nn.core import binding, computed
 from funcnet.nn.core.parameter import Computed
-from funcnet.nn.core.parts import description_of, frame_of
+from funcnet.nn.core.parts import Node, description_of, frame_of
 
 __all__ = ["Foreign", "Place", "Whole", "dotted", "training_arguments"]
 
@@ -35,7 +36,7 @@ def dotted(path: Iterable[Any]) -> str:
 
 
 def training_arguments(
-    method: Callable[..., Any], owner: Any, training: bool, args: Any, kwargs: Any
+    method: Callable[..., Any], owner: object, training: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, bool]:
     """Return {argument: flag} for the arguments of `method` that usually select training or evaluation mode.
 
@@ -54,7 +55,7 @@ def training_arguments(
     }
 
 
-def _with_the_others(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+def _with_the_others(key: jax.Array, shape: tuple[int, ...], dtype: DTypeLike) -> jax.Array:
     """Return zeros for a leaf whose init function the user has not set. `Whole.begin` replaces the zeros."""
     return jnp.zeros(shape, dtype)
 
@@ -67,10 +68,10 @@ class Whole(Computed):
     def __init__(self, name: str):
         super().__init__(name, Parameter(0), (), jnp.float32)  # it has no original leaf and is not an array
 
-    def value(self, bound: Any) -> Any:
+    def value(self, bound: Node) -> Any:
         return bound.assembled()
 
-    def begin(self, bound: Any, draw: Callable[[Any], jax.Array]) -> None:
+    def begin(self, bound: Node, draw: Callable[[Any], jax.Array]) -> None:
         foreign = description_of(bound)
         leaves = {name: leaf for name in foreign.places if (leaf := _leaf(foreign, name)).init is _with_the_others}
         for name, leaf in leaves.items():
@@ -89,12 +90,12 @@ class Whole(Computed):
         return "the foreign module"
 
 
-def _owner(module: Any, name: str) -> tuple[Any, str]:
+def _owner(module: Node, name: str) -> tuple[Any, str]:
     path, _, attribute = name.rpartition(".")
     return module.get_submodule(path), attribute
 
 
-def _leaf(module: Any, name: str) -> Any:
+def _leaf(module: Node, name: str) -> Any:
     owner, attribute = _owner(module, name)
     return getattr(owner, attribute)
 

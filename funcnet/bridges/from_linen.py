@@ -15,8 +15,8 @@ from funcnet.bridges.trees import whole
 from funcnet.nn import Buffer, Parameter
 from funcnet.nn.core import binding
 from funcnet.nn.core.parts import description_of, frame_of
+from funcnet.tree import Tree
 
-Tree = dict[str, Any]
 Variables = dict[str, Any]
 
 __all__ = ["FromLinen"]
@@ -114,7 +114,7 @@ class FromLinen(Foreign):
         }
         self.mirror(leaves, {}, "FromLinen")
 
-    def _see(self, args: Any, kwargs: Any, method: str | None) -> None:
+    def _see(self, args: tuple[Any, ...], kwargs: dict[str, Any], method: str | None) -> None:
         arrays, join = tree.arrays_of((args, kwargs))
         args, kwargs = join([jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays])
         kwargs = kwargs | training_arguments(self._method(method), self._module, False, args, kwargs)
@@ -203,7 +203,7 @@ class FromLinen(Foreign):
         return whole(self, params, named, "FromLinen.trees")
 
 
-def _zeros(value: Any) -> Any:
+def _zeros(value: object) -> Any:
     return jnp.zeros(value.shape, value.dtype) if isinstance(value, jax.ShapeDtypeStruct) else value
 
 

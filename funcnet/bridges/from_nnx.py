@@ -15,8 +15,7 @@ from funcnet import random
 from funcnet.bridges.foreign import Foreign, dotted, training_arguments
 from funcnet.nn import Buffer, Module, Parameter
 from funcnet.nn.core import binding
-
-Tree = dict[str, Any]
+from funcnet.tree import Tree
 
 __all__ = ["FromNNX"]
 
@@ -61,7 +60,7 @@ class FromNNX(Foreign):
     Reference: https://flax.readthedocs.io/en/latest/nnx_basics.html
     """
 
-    def __init__(self, module: Any, *args: Any, **kwargs: Any):
+    def __init__(self, module: nnx.Module | Callable[..., nnx.Module], *args: Any, **kwargs: Any):
         super().__init__()
         if isinstance(module, nnx.Module):
             if args or kwargs:
@@ -159,7 +158,9 @@ class FromNNX(Foreign):
         return module
 
 
-def _make(module: Any, args: Any, kwargs: Any, key: jax.Array) -> nnx.Module:
+def _make(
+    module: nnx.Module | Callable[..., nnx.Module], args: tuple[Any, ...], kwargs: dict[str, Any], key: jax.Array
+) -> nnx.Module:
     made = module(*args, **kwargs, **({"rngs": nnx.Rngs(key)} if _takes_rngs(module) else {}))
     if not isinstance(made, nnx.Module):
         raise TypeError(
@@ -169,7 +170,7 @@ def _make(module: Any, args: Any, kwargs: Any, key: jax.Array) -> nnx.Module:
     return made
 
 
-def _takes_rngs(module: Any) -> bool:
+def _takes_rngs(module: nnx.Module | Callable[..., nnx.Module]) -> bool:
     while isinstance(module, functools.partial):
         module = module.func
     is_class = isinstance(module, type)  # the signature of a class may be its metaclass's

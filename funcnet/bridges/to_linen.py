@@ -10,8 +10,8 @@ from flax import core, linen
 from funcnet import tree
 from funcnet.bridges.trees import check_module, pruned, whole
 from funcnet.nn import Module
+from funcnet.tree import PyTree, Tree
 
-Tree = dict[str, Any]
 Variables = dict[str, Any]
 
 __all__ = ["ToLinen"]
@@ -59,7 +59,13 @@ class ToLinen(linen.Module):
 
     net: Module
 
-    def __call__(self, *inputs: Any, training: Any = False, net_method: str | None = None, **kwargs: Any) -> Any:
+    def __call__(
+        self,
+        *inputs: PyTree,
+        training: bool | Mapping[str, bool] = False,
+        net_method: str | None = None,
+        **kwargs: Any,
+    ) -> Any:
         check_module(self.net, "ToLinen")
         if self.is_initializing() and not self.variables:
             self._put(self.to_variables(*self.net.init(self.make_rng(PARAMS), *inputs, **kwargs)))

@@ -2,6 +2,7 @@
 torch's names.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -12,8 +13,7 @@ from funcnet import tree
 from funcnet.bridges.trees import check_module, whole
 from funcnet.nn import Buffer, Module, Parameter
 from funcnet.nn.core.parts import leaves
-
-Tree = dict[str, Any]
+from funcnet.tree import PyTree, Tree
 
 __all__ = ["Branch", "FrozenParam", "ToNNX"]
 
@@ -105,7 +105,7 @@ class ToNNX(Branch):
     def __init__(
         self,
         net: Module,
-        *example_inputs: Any,
+        *example_inputs: PyTree,
         rngs: nnx.Rngs | None = None,
         values: tuple[Tree, Tree] | None = None,
         **kwargs: Any,
@@ -138,8 +138,8 @@ class ToNNX(Branch):
 
     def __call__(
         self,
-        *inputs: Any,
-        training: Any = None,
+        *inputs: PyTree,
+        training: bool | Mapping[str, bool] | None = None,
         rngs: nnx.Rngs | nnx.RngStream | jax.Array | None = None,
         method: str | None = None,
         **kwargs: Any,
@@ -167,7 +167,7 @@ class ToNNX(Branch):
                     _variable(self, path)[...] = value
         return out
 
-    def _key(self, rngs: Any, trains: bool) -> jax.Array | None:
+    def _key(self, rngs: nnx.Rngs | nnx.RngStream | jax.Array | None, trains: bool) -> jax.Array | None:
         if rngs is None:
             return self.rngs() if trains and self.rngs is not None else None
         if isinstance(rngs, nnx.Rngs):
@@ -196,7 +196,7 @@ class ToNNX(Branch):
         """Return {dotted name: array} with torch's names, shapes and order. See `Module.state_dict`."""
         return self._net.state_dict(*self.trees())
 
-    def load_state_dict(self, sd: Any, strict: bool = True) -> None:
+    def load_state_dict(self, sd: Mapping[str, Any], strict: bool = True) -> None:
         """Load the arrays of a state_dict (torch tensors, numpy or JAX arrays), in place.
 
         With strict=False, variables that are missing in `sd` keep their values. See `Module.load_state_dict`.
@@ -204,7 +204,7 @@ class ToNNX(Branch):
         self.set_trees(*self._net.load_state_dict(sd, strict, into=self.trees()))
 
 
-def _attach(branch: Branch, name: str, value: Any, path: str) -> None:
+def _attach(branch: Branch, name: str, value: PyTree, path: str) -> None:
     if hasattr(branch, name) or hasattr(type(branch), name):
         raise ValueError(
             f"ToNNX: {path!r} has the same name as an attribute of {type(branch).__name__}; expected a different name, "

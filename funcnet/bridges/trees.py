@@ -6,8 +6,7 @@ from typing import Any
 from funcnet import tree
 from funcnet.nn import Buffer, Module, Parameter
 from funcnet.nn.core.parts import LeafPlace, build
-
-Tree = dict[str, Any]
+from funcnet.tree import Tree
 
 __all__ = ["check_module", "pruned", "whole"]
 
@@ -48,7 +47,7 @@ def pruned(values: Tree) -> Tree:
     return tree.unflatten(tree.flatten(values))
 
 
-def check_module(net: Any, where: str) -> None:
+def check_module(net: object, where: str) -> None:
     """Raise a TypeError if `net` is not a funcnet module."""
     if not isinstance(net, Module):
         raise TypeError(

@@ -8,6 +8,7 @@ import concurrent.futures
 import dataclasses
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -17,16 +18,18 @@ from funcnet import nn
 from funcnet.comparison.differences import difference, make_rows, mark_rounding
 from funcnet.comparison.report import Comparison
 from funcnet.comparison.runs import Run, array, run_ours, run_torch
+from funcnet.comparison.torch_objects import TorchModule
+from funcnet.tree import Params, PyTree, State
 
 __all__ = ["compare"]
 
 
 def compare(
-    torch_module: Any,
+    torch_module: TorchModule,
     net: nn.Module,
-    params: Any,
-    state: Any,
-    *inputs: Any,
+    params: Params,
+    state: State,
+    *inputs: PyTree,
     training: bool = False,
     rng: jax.Array | None = None,
     tolerance: float = 1e-5,
@@ -128,7 +131,9 @@ def _with_settings(run: Callable[[bool], Any]) -> Callable[[bool], Any]:
     return running
 
 
-def _weights(torch_module: Any, net: Any, params: Any, state: Any, tolerance: float) -> dict[str, float]:
+def _weights(
+    torch_module: TorchModule, net: nn.Module, params: Params, state: State, tolerance: float
+) -> dict[str, float]:
     """Return {name: difference} for the weights of the port that differ from torch's by more than `tolerance` before
     the run.
     """
@@ -141,7 +146,7 @@ def _weights(torch_module: Any, net: Any, params: Any, state: Any, tolerance: fl
     }
 
 
-def _precision(torch: Any) -> str:
+def _precision(torch: ModuleType) -> str:
     jaxs = jax.config.jax_default_matmul_precision or "default"  # type: ignore[attr-defined]
     return f"matmul precision: JAX {jaxs} on {jax.default_backend()}, torch {torch.get_float32_matmul_precision()}" + (
         "" if jaxs != "default" or jax.default_backend() == "cpu" else '; for parity, set it to "highest" in JAX'

@@ -14,10 +14,10 @@ modules. The output of the entire port must have the same structure as the outpu
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
+from funcnet import nn
 from funcnet.comparison.report import COLUMNS, CallRow
 from funcnet.comparison.runs import Run
 
@@ -27,7 +27,7 @@ _LEAST = 1e-3  # the least divisor of a gradient, as a fraction of the largest g
 _MOST_NOISE = 100  # a difference may be this many times torch's own rounding, because the order of sums differs
 
 
-def make_rows(module: Any, torchs: Run, ours: Run) -> Iterator[CallRow]:
+def make_rows(module: nn.Module, torchs: Run, ours: Run) -> Iterator[CallRow]:
     """Yield a row of differences for every call of every module."""
     kinds = {name: type(part).__name__ for name, part in module.named_modules()}
     done: set[str] = set()
@@ -66,7 +66,7 @@ def make_rows(module: Any, torchs: Run, ours: Run) -> Iterator[CallRow]:
 
 
 def mark_rounding(
-    module: Any, rows: list[CallRow], doubled: list[CallRow], runs: tuple[Run, Run, Run], tolerance: float
+    module: nn.Module, rows: list[CallRow], doubled: list[CallRow], runs: tuple[Run, Run, Run], tolerance: float
 ) -> Iterator[CallRow]:
     """Mark the differences that are caused by rounding, and yield the rows.
 
@@ -101,7 +101,7 @@ def _noise(call: str, torchs: Run, exact: Run) -> float:
     return difference(torchs.outputs[call], exact.outputs[call]) if call in exact.outputs else 0.0
 
 
-def _crossings(part: Any, ours: list[np.ndarray], torchs: list[np.ndarray]) -> int:
+def _crossings(part: nn.Module, ours: list[np.ndarray], torchs: list[np.ndarray]) -> int:
     """Return how many output entries of an activation are on different sides of a kink in the two runs."""
     if len(ours) != 1 or len(torchs) != 1 or ours[0].shape != torchs[0].shape:
         return 0
@@ -110,7 +110,7 @@ def _crossings(part: Any, ours: list[np.ndarray], torchs: list[np.ndarray]) -> i
     return int(np.count_nonzero(np.any(apart, axis=0))) if apart else 0
 
 
-def _kinks(part: Any) -> tuple[float, ...]:
+def _kinks(part: nn.Module) -> tuple[float, ...]:
     """Return the output values at which the derivative of an activation jumps. Modules other than activations have no
     such values.
     """

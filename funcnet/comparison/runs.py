@@ -5,17 +5,20 @@ For a run in float64, the parameters, buffers and floating-point inputs are cast
 
 import contextlib
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from funcnet import tree
+from funcnet import nn, tree
+from funcnet.comparison.torch_objects import TorchModule, TorchTensor
 from funcnet.nn.core.call import call_name
 from funcnet.nn.core.capture import capture_all
+from funcnet.tree import Params, PyTree, State
 
 __all__ = ["Run", "array", "run_ours", "run_torch"]
 
@@ -47,7 +50,15 @@ class Run:
     cotangents: list[np.ndarray]  # empty for funcnet
 
 
-def run_torch(torch: Any, module: Any, inputs: Any, kwargs: Any, training: bool, double: bool, seed: int) -> Run:
+def run_torch(
+    torch: ModuleType,
+    module: TorchModule,
+    inputs: PyTree,
+    kwargs: dict[str, Any],
+    training: bool,
+    double: bool,
+    seed: int,
+) -> Run:
     """Run a copy of the torch module with hooks, and return its outputs and gradients. `double` selects float64."""
     module = _copied(module).train(training)
     module = module.double() if double else module
@@ -55,7 +66,7 @@ def run_torch(torch: Any, module: Any, inputs: Any, kwargs: Any, training: bool,
     calls: dict[str, int] = {}
 
     def watch(name: str) -> Any:
-        def hook(_: Any, __: Any, output: Any) -> Any:
+        def hook(_: object, __: object, output: PyTree) -> Any:
             count = calls.get(name, 0)
             calls[name] = count + 1
             key = call_name(name, count)
@@ -96,7 +107,7 @@ def run_torch(torch: Any, module: Any, inputs: Any, kwargs: Any, training: bool,
     return run
 
 
-def _copied(module: Any) -> Any:
+def _copied(module: TorchModule) -> Any:
     """Return a deep copy of a torch module. Torch refuses to copy computed tensors, such as the weight of
     `weight_norm`. In the copy, detached tensors replace the computed tensors, and `forward` computes them again.
     """
@@ -106,7 +117,15 @@ def _copied(module: Any) -> Any:
 
 
 def run_ours(
-    net: Any, params: Any, state: Any, inputs: Any, kwargs: Any, training: bool, rng: Any, double: bool, cotangents: Any
+    net: nn.Module,
+    params: Params,
+    state: State,
+    inputs: PyTree,
+    kwargs: dict[str, Any],
+    training: bool,
+    rng: jax.Array | None,
+    double: bool,
+    cotangents: Any,
 ) -> Run:
     """Run the port as one compiled program, and return its outputs and gradients. `double` selects float64."""
     given = {"inputs": _map(_from_torch, inputs), "kwargs": _map(_from_torch, kwargs)}
@@ -118,7 +137,7 @@ def run_ours(
         leaves, structure = jax.tree.flatten(given)
         floating = {i: leaf for i, leaf in enumerate(leaves) if _is_inexact(leaf)}
 
-        def program(params: Any, state: Any, floating: dict[int, Any], rng: Any) -> Any:
+        def program(params: Params, state: State, floating: dict[int, Any], rng: jax.Array | None) -> Any:
             given = jax.tree.unflatten(structure, [floating.get(i, leaf) for i, leaf in enumerate(leaves)])
             parameters, new, outputs, gradients = run(
                 params, state, *given["inputs"], **given["kwargs"], training=training, rng=rng
@@ -133,14 +152,14 @@ def run_ours(
     return Run({}, outputs, gradients, tree.flatten(parameters), tree.flatten(new), [])
 
 
-def _options(net: Any) -> dict[str, Any] | None:
+def _options(net: nn.Module) -> dict[str, Any] | None:
     if jax.default_backend() != "cpu":
         return None
     pools = any("MaxPool" in type(part).__name__ for _, part in net.named_modules())
     return _UNFUSED if pools else _QUICK
 
 
-def _loss(output: Any, cotangents: list[np.ndarray]) -> jax.Array:
+def _loss(output: PyTree, cotangents: list[np.ndarray]) -> jax.Array:
     floating = [x for x in _leaves(output) if _is_inexact(x)]
     wide = lambda x: x.astype(jnp.float32) if jnp.finfo(x.dtype).bits < 32 else x
     return jnp.asarray(
@@ -148,11 +167,11 @@ def _loss(output: Any, cotangents: list[np.ndarray]) -> jax.Array:
     )
 
 
-def _is_inexact(value: Any) -> bool:
+def _is_inexact(value: PyTree) -> bool:
     return hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jnp.inexact)
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def _leaves(value: PyTree) -> Iterator[Any]:
     """Yield the arrays or tensors of an output. Plain dicts are sorted by key, as in JAX. Dict subclasses are not."""
     if isinstance(value, dict):
         value = [value[key] for key in (sorted(value) if type(value) is dict else value)]
@@ -163,7 +182,7 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _aligned(output: Any, gradient: Any) -> list[Any]:
+def _aligned(output: PyTree, gradient: PyTree) -> list[Any]:
     """Return the gradients of the arrays of an output, in the order of `_leaves`, with None for a missing gradient."""
     if isinstance(output, dict):
         keys = sorted(output) if type(output) is dict else output
@@ -173,7 +192,7 @@ def _aligned(output: Any, gradient: Any) -> list[Any]:
     return [gradient] if hasattr(output, "shape") else []
 
 
-def _map(change: Any, value: Any) -> Any:
+def _map(change: Callable[[Any], Any], value: PyTree) -> Any:
     if type(value) is dict:
         return {key: _map(change, item) for key, item in value.items()}
     if isinstance(value, dict):
@@ -185,7 +204,7 @@ def _map(change: Any, value: Any) -> Any:
     return change(value)
 
 
-def _tensor(torch: Any, value: Any, double: bool) -> Any:
+def _tensor(torch: ModuleType, value: PyTree, double: bool) -> Any:
     if not hasattr(value, "shape"):
         return value
     if not isinstance(value, torch.Tensor):
@@ -193,18 +212,18 @@ def _tensor(torch: Any, value: Any, double: bool) -> Any:
     return value.double() if double and value.is_floating_point() else value
 
 
-def _numpy_tensor(torch: Any, value: Any) -> Any:
+def _numpy_tensor(torch: ModuleType, value: PyTree) -> Any:
     value = np.array(value)
     if value.dtype.name == "bfloat16":
         return torch.tensor(value.astype(np.float32)).bfloat16()
     return torch.tensor(value.astype(np.int64) if value.dtype.kind in "iu" else value)
 
 
-def _from_torch(value: Any) -> Any:
+def _from_torch(value: PyTree) -> Any:
     return array(value) if hasattr(value, "detach") else value
 
 
-def _to_jax(value: Any, double: bool) -> Any:
+def _to_jax(value: PyTree, double: bool) -> Any:
     if not hasattr(value, "shape"):
         return value
     if not double:
@@ -216,7 +235,7 @@ def _to_jax(value: Any, double: bool) -> Any:
     return jnp.asarray(np.asarray(value).astype(wide))  # NumPy casts, because JAX would compile a cast for each shape
 
 
-def array(tensor: Any) -> np.ndarray:
+def array(tensor: TorchTensor) -> np.ndarray:
     """Return a copy of a tensor as a NumPy array. bfloat16 becomes float32, and a sparse tensor becomes dense."""
     tensor = tensor.detach().cpu()
     if str(tensor.layout) != "torch.strided":

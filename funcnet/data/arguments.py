@@ -6,7 +6,8 @@ import multiprocessing
 import multiprocessing.context
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from multiprocessing.context import BaseContext
 from typing import Any
 
 from funcnet.data.checks import (
@@ -36,7 +37,7 @@ __all__ = [
 METHODS = ("spawn", "forkserver")
 
 
-def is_iterable_style(dataset: Any) -> bool:
+def is_iterable_style(dataset: object) -> bool:
     """Return whether a dataset is read by iteration. This is True for an `IterableDataset` (funcnet's or torch's), and
     for an object that has `__iter__` but no `__getitem__`.
 
@@ -69,7 +70,7 @@ def is_iterable_style(dataset: Any) -> bool:
     )
 
 
-def check_types(seed: Any, functions: Mapping[str, Any], flags: Mapping[str, Any]) -> None:
+def check_types(seed: object, functions: Mapping[str, Any], flags: Mapping[str, Any]) -> None:
     """Check the arguments of `DataLoader` whose types do not depend on the others, by name."""
     for name, function in functions.items():
         require_function("DataLoader", name, function)
@@ -79,16 +80,16 @@ def check_types(seed: Any, functions: Mapping[str, Any], flags: Mapping[str, Any
 
 
 def check_arguments(
-    dataset: Any,
-    batch_size: Any,
-    shuffle: Any,
-    sampler: Any,
-    batch_sampler: Any,
-    num_workers: Any,
-    drop_last: Any,
-    timeout: Any,
-    prefetch_factor: Any,
-    persistent_workers: Any,
+    dataset: object,
+    batch_size: int | None,
+    shuffle: bool | None,
+    sampler: Iterable[Any] | None,
+    batch_sampler: Iterable[Any] | None,
+    num_workers: int,
+    drop_last: bool,
+    timeout: float,
+    prefetch_factor: int | None,
+    persistent_workers: bool,
     *,
     is_iterable: bool,
 ) -> None:
@@ -131,7 +132,7 @@ def check_arguments(
     require_items("DataLoader", "dataset", dataset)
 
 
-def _check_workers(num_workers: Any, timeout: Any, prefetch_factor: Any, persistent_workers: Any) -> None:
+def _check_workers(num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool) -> None:
     require_int("DataLoader", "num_workers", num_workers)
     if num_workers < 0:
         raise ValueError(
@@ -153,7 +154,7 @@ def _check_workers(num_workers: Any, timeout: Any, prefetch_factor: Any, persist
         raise ValueError("DataLoader: persistent_workers option needs num_workers > 0.")
 
 
-def _check_iterable(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
+def _check_iterable(shuffle: bool | None, sampler: Iterable[Any] | None, batch_sampler: Iterable[Any] | None) -> None:
     for name, value, is_set in (
         ("shuffle", shuffle, bool(shuffle)),
         ("sampler", sampler, sampler is not None),
@@ -166,7 +167,7 @@ def _check_iterable(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
             )
 
 
-def check_context(context: Any, num_workers: int) -> Any:
+def check_context(context: str | BaseContext | None, num_workers: int) -> Any:
     """Return a context of `multiprocessing` that starts worker processes, or None for threads. Warn if there are more
     worker processes than processors.
 
@@ -231,7 +232,7 @@ def warn_of_length(dataset: str, reported: int | None, fetched: int) -> None:
         )
 
 
-def refuse_override(loader: Any, base: type, method: str) -> None:
+def refuse_override(loader: object, base: type, method: str) -> None:
     """Raise a TypeError if the class of a loader overrides `__iter__` of `base`, which `method` would bypass."""
     if type(loader).__iter__ is not base.__iter__:  # type: ignore[attr-defined]
         name = type(loader).__name__
@@ -250,7 +251,7 @@ def require_steps(is_iterable: bool, described: str) -> None:
         )
 
 
-def check_unchanged(dataset: Any, described: str) -> None:
+def check_unchanged(dataset: object, described: str) -> None:
     """Raise a ValueError if a dataset is not described as it was when the loader was made."""
     if (now := describe(dataset)) != described:
         raise ValueError(

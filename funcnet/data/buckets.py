@@ -127,7 +127,7 @@ class PaddedCollate:
         ([[5, 6, 0, 0], [7, 0, 0, 0]], [[1, 2, -100, -100], [3, -100, -100, -100]])
     """
 
-    def __init__(self, boundaries: Sequence[int], fill: Any = 0):
+    def __init__(self, boundaries: Sequence[int], fill: object = 0):
         _check_boundaries("PaddedCollate", boundaries)
         self.boundaries, self.fill = list(boundaries), fill
 
@@ -200,7 +200,7 @@ def _check_boundaries(where: str, boundaries: Sequence[int]) -> None:
         )
 
 
-def _longest(value: Any) -> int:
+def _longest(value: object) -> int:
     if isinstance(value, Mapping):
         return max((_longest(part) for part in value.values()), default=0)
     if isinstance(value, tuple | list) and not _is_sequence_of_numbers(value):

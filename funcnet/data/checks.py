@@ -42,7 +42,7 @@ def require_int(where: str, name: str, value: Any, least: int | None = None) -> 
     return int(value)
 
 
-def require_bool(where: str, name: str, value: Any, *, or_none: bool = False) -> None:
+def require_bool(where: str, name: str, value: object, *, or_none: bool = False) -> None:
     """Raise a TypeError if an argument is not a bool, or None if `or_none` is True.
 
     Example:
@@ -53,7 +53,7 @@ def require_bool(where: str, name: str, value: Any, *, or_none: bool = False) ->
         raise TypeError(f"{where}: {name} is not a bool; expected {expected}, got {shown(value)}.")
 
 
-def require_function(where: str, name: str, value: Any) -> None:
+def require_function(where: str, name: str, value: object) -> None:
     """Raise a TypeError if an argument is neither a function nor None.
 
     Example:
@@ -76,7 +76,7 @@ def require_numbers(where: str, name: str, values: Any) -> None:
             raise TypeError(f"{where}: {name}[{place}] is not a number; expected int or float, got {shown(value)}.")
 
 
-def require_iterable(where: str, name: str, value: Any, expected: str) -> None:
+def require_iterable(where: str, name: str, value: object, expected: str) -> None:
     """Raise a TypeError if an argument cannot be iterated over. A string and a class are refused, too.
 
     Example:
@@ -113,7 +113,7 @@ def require_items(where: str, name: str, dataset: Any, *, length: bool = True) -
         raise TypeError(f"{where}: {name} is not a map-style dataset; expected {expected}, got {shown(dataset)}.")
 
 
-def require_datasets(where: str, datasets: Any) -> None:
+def require_datasets(where: str, datasets: object) -> None:
     """Raise a TypeError if the argument `datasets` is not a list or another iterable of map-style datasets.
 
     Example:
@@ -125,7 +125,7 @@ def require_datasets(where: str, datasets: Any) -> None:
         require_items(where, f"datasets[{place}]", dataset)
 
 
-def refuse_class(where: str, name: str, value: Any, expected: str) -> None:
+def refuse_class(where: str, name: str, value: object, expected: str) -> None:
     """Raise a TypeError if an argument is a class instead of an object of it.
 
     Example:
@@ -138,7 +138,7 @@ def refuse_class(where: str, name: str, value: Any, expected: str) -> None:
         )
 
 
-def refuse_loader(where: str, name: str, value: Any) -> None:
+def refuse_loader(where: str, name: str, value: object) -> None:
     """Raise a TypeError if an argument is a loader of torch or funcnet where a dataset is expected.
 
     Example:
@@ -152,7 +152,7 @@ def refuse_loader(where: str, name: str, value: Any) -> None:
         )
 
 
-def refuse_generator(where: str, generator: Any) -> None:
+def refuse_generator(where: str, generator: object) -> None:
     """Raise a TypeError if torch's argument `generator` is given.
 
     Example:
@@ -178,7 +178,7 @@ def require_unmasked(where: str, name: str, array: Any) -> None:
         )
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return a short text that shows a value in an error message.
 
     Example:

@@ -160,13 +160,13 @@ def default_collate(batch: Sequence[Any]) -> Any:
     return collate(batch, collate_fn_map=default_collate_fn_map)
 
 
-def is_jax(value: Any) -> bool:
+def is_jax(value: object) -> bool:
     """Return whether a value is a JAX array, without importing JAX."""
     module = type(value).__module__
     return module.startswith("jax") and isinstance(value, sys.modules["jax"].Array)
 
 
-def is_torch(value: Any) -> bool:
+def is_torch(value: object) -> bool:
     """Return whether a value is a torch tensor, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, getattr(torch, "Tensor", ()))
@@ -296,7 +296,7 @@ def _dtype(number: Any) -> np.dtype[Any] | None:
     return next((np.dtype(kinds[kind]) for kind in kinds if isinstance(number, kind)), None)
 
 
-def _is_scalar(value: Any) -> bool:
+def _is_scalar(value: object) -> bool:
     return isinstance(value, np.bool_ | np.number)
 
 
@@ -312,7 +312,7 @@ def _check_kind(batch: Sequence[Any], kind: type) -> None:
             )
 
 
-def _collate_key(batch: Sequence[Mapping[Any, Any]], key: Any, collate_fn_map: CollateFns | None) -> Any:
+def _collate_key(batch: Sequence[Mapping[Any, Any]], key: object, collate_fn_map: CollateFns | None) -> Any:
     """Collate the values of one key of the items."""
     try:
         values = [item[key] for item in batch]
@@ -351,7 +351,7 @@ def _stack_others(batch: Sequence[Any]) -> Any:
     return jax.numpy.asarray(_stack_arrays([np.asarray(array) for array in batch]))
 
 
-def _is_namedtuple(value: Any) -> bool:
+def _is_namedtuple(value: object) -> bool:
     return isinstance(value, tuple) and hasattr(value, "_fields")
 
 

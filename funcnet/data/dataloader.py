@@ -30,10 +30,10 @@ from funcnet.data.describe import describe
 from funcnet.data.draws import draw_bits
 from funcnet.data.endless import EndlessLoader
 from funcnet.data.fetch import IterableFetcher, MapFetcher, Rows
-from funcnet.data.gather import items_of
+from funcnet.data.gather import Items, items_of
 from funcnet.data.global_draws import DrawsWarning
-from funcnet.data.iterator import BatchIterator, PlannedTask, Position, StreamIterator
-from funcnet.data.make_workers import make_workers
+from funcnet.data.iterator import BatchIterator, Keep, PlannedTask, Position, StreamIterator
+from funcnet.data.make_workers import Context, make_workers
 from funcnet.data.plan import BatchPlan, IteratedPlan, make_plan, smallest_size
 from funcnet.data.positions import check_position, states_after, stream_position
 from funcnet.data.sampler import BatchSampler, RandomSampler, SequentialSampler
@@ -109,7 +109,7 @@ class DataLoader:
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: Items | Iterable[Any],
         batch_size: int | None = 1,
         shuffle: bool | None = None,
         sampler: Iterable[Any] | None = None,
@@ -120,7 +120,7 @@ class DataLoader:
         drop_last: bool = False,
         timeout: float = 0,
         worker_init_fn: Callable[[int], Any] | None = None,
-        multiprocessing_context: Any = None,
+        multiprocessing_context: Context = None,
         generator: None = None,
         *,
         seed: int = 0,
@@ -166,7 +166,7 @@ class DataLoader:
         self._newest: Any = None  # weak reference to the newest iterator of persistent workers
         self._is_ready = True
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if self._is_ready and name in FIXED:
             raise ValueError(f"{name} attribute should not be set after DataLoader is initialized.")
         super().__setattr__(name, value)
@@ -175,7 +175,7 @@ class DataLoader:
         """Return the number of batches in an epoch. For an iterable dataset, this is an estimate from its length."""
         if not self.is_iterable:
             return self._plan.count()
-        count, size = len(self.dataset), self.batch_size or 1
+        count, size = len(self.dataset), self.batch_size or 1  # type: ignore[arg-type]
         self._reported = count
         return count // size if self.drop_last else -(-count // size)
 
@@ -339,7 +339,7 @@ class DataLoader:
                 yield PlannedTask((epoch, planned.indices, planned.places), {})
                 step += 1
 
-    def _read(self, planned: Iterator[PlannedTask], keep: Callable[[Position], None], epoch: int) -> Any:
+    def _read(self, planned: Iterator[PlannedTask], keep: Keep, epoch: int) -> Any:
         """Return an iterator over the planned batches of an epoch, and start the workers that read them."""
         fetcher = MapFetcher(
             self.dataset, self.collate_fn, batched=self._batched, gathers=self._gathers, seed=self.seed, rows=self._rows
@@ -347,7 +347,7 @@ class DataLoader:
         workers = self._begin(fetcher, epoch, [None] * self._count)
         return self._taken_over(BatchIterator(workers, self._count, planned, keep, **self._options()))
 
-    def _stream(self, dataset: Any, epoch: int, resumed: Position | None, store: Callable[[Position], None]) -> Any:
+    def _stream(self, dataset: Any, epoch: int, resumed: Position | None, store: Keep) -> Any:
         """Return an iterator over the batches of one pass of an iterable dataset."""
         fetcher = IterableFetcher(
             dataset, self.collate_fn, batch_size=self.batch_size, drop_last=self.drop_last, seed=self.seed
@@ -381,7 +381,7 @@ class DataLoader:
         workers.begin(epoch, int(draw_bits(self.seed, epoch)[()] >> np.uint64(33)), states)  # below 2**31
         return workers
 
-    def _taken_over(self, iterator: Any) -> Any:
+    def _taken_over(self, iterator: BatchIterator | StreamIterator) -> Any:
         """Return `iterator`, after it has taken over the persistent workers of the previous iterator."""
         if self.persistent_workers:
             older = self._newest and self._newest()

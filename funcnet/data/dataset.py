@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from funcnet.data.checks import require_datasets, require_items, require_iterable, require_unmasked, shown
 from funcnet.data.collate import from_torch, is_torch
-from funcnet.data.gather import check_bounds
+from funcnet.data.gather import Items, check_bounds
 from funcnet.data.item_rng import begin_draws_again, draws_so_far, read_each
 from funcnet.data.parts import at_epoch, read, read_parts
 from funcnet.data.sharing import DivisionCheck, is_iterable_dataset
@@ -125,7 +125,7 @@ class TensorDataset(Dataset[tuple[Any, ...]]):
     def __len__(self) -> int:
         return len(self.tensors[0])
 
-    def __getitem__(self, index: Any) -> tuple[Any, ...]:
+    def __getitem__(self, index: int | slice | NDArray[Any]) -> tuple[Any, ...]:
         return tuple(tensor[index] for tensor in self.tensors)
 
     def __getitems__(self, indices: list[int]) -> tuple[Any, ...]:
@@ -167,7 +167,7 @@ class ArrayDataset(Dataset[dict[str, Any]]):
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 
-    def __getitem__(self, index: Any) -> dict[str, Any]:
+    def __getitem__(self, index: int | slice | NDArray[Any]) -> dict[str, Any]:
         """Return the item at an index, or the items at an array of indices."""
         return {name: column[index] for name, column in self.columns.items()}
 
@@ -210,7 +210,7 @@ class ConcatDataset(Dataset[T_co]):
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]
 
-    def __getitem__(self, index: Any) -> T_co:
+    def __getitem__(self, index: int) -> T_co:
         if index < 0:
             if -index > len(self):
                 raise ValueError(
@@ -309,7 +309,7 @@ class StackDataset(Dataset[Any]):
 
     datasets: tuple[Any, ...] | dict[str, Any]
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(self, *args: Items, **kwargs: Items):
         if args and kwargs:
             raise ValueError(
                 "StackDataset: Supported either ``tuple``- (via ``args``) or ``dict``- (via ``kwargs``) like "
@@ -360,12 +360,12 @@ class StackDataset(Dataset[Any]):
         return dict(zip(self.datasets, values, strict=True)) if isinstance(self.datasets, dict) else tuple(values)
 
 
-def _check_iterable(dataset: Any) -> None:
+def _check_iterable(dataset: object) -> None:
     if not is_iterable_dataset(dataset):
         raise AssertionError(f"ChainDataset only supports IterableDataset, got {type(dataset).__name__}.")
 
 
-def _require_array(where: str, name: str, value: Any) -> None:
+def _require_array(where: str, name: str, value: object) -> None:
     if not hasattr(value, "shape") or not len(value.shape) or hasattr(value, "iloc"):
         raise TypeError(
             f"{where}: {name} is not an array of rows; expected an array with at least one dimension, got "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from funcnet.data.checks import shown
 from funcnet.data.describe import describe
-from funcnet.data.gather import items_of, reader_of
+from funcnet.data.gather import Items, items_of, reader_of
 from funcnet.data.item_rng import Reading, begin_draws_again, read_each
 from funcnet.data.parts import at_epoch
 from funcnet.data.resumable import Cursor
@@ -40,7 +40,14 @@ class MapFetcher:
     """
 
     def __init__(
-        self, dataset: Any, collate_fn: Collate, *, batched: bool, gathers: bool, seed: int, rows: Rows = None
+        self,
+        dataset: Items | Iterable[Any],
+        collate_fn: Collate,
+        *,
+        batched: bool,
+        gathers: bool,
+        seed: int,
+        rows: Rows = None,
     ):
         self.dataset, self.collate_fn, self.batched, self.gathers = dataset, collate_fn, batched, gathers
         self.seed, self.rows = seed, rows
@@ -49,7 +56,7 @@ class MapFetcher:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None}
 
-    def begin(self, epoch: int, state: Any) -> None:
+    def begin(self, epoch: int, state: Mapping[str, Any] | None) -> None:
         """Do nothing, because each task of a map-style dataset contains the number of its epoch."""
 
     def state(self) -> None:
@@ -73,7 +80,7 @@ class MapFetcher:
         with Reading(self.seed, epoch, places):
             return self._batch(items, indices)
 
-    def _batch(self, items: Any, indices: Any) -> Any:
+    def _batch(self, items: Items, indices: Sequence[int]) -> Any:
         read = reader_of(items)
         if read is not None:
             batch = self._read(read, indices)
@@ -95,7 +102,7 @@ class MapFetcher:
             opened = self._opened = (self.dataset, epoch, items_of(at_epoch(self.dataset, epoch)))
         return opened[2]
 
-    def _item(self, items: Any, index: Any) -> Any:
+    def _item(self, items: Items, index: int) -> Any:
         try:
             _check_index(index)
             return items[index]
@@ -104,7 +111,7 @@ class MapFetcher:
         except Exception as error:
             raise self._noted(error, [index])  # noqa: B904  the same exception
 
-    def _read(self, read: Callable[[Any], Any], indices: Any) -> Any:
+    def _read(self, read: Callable[[Any], Any], indices: Sequence[int]) -> Any:
         try:
             return read(indices)
         except StopIteration as error:
@@ -112,7 +119,7 @@ class MapFetcher:
         except Exception as error:
             raise self._noted(error, indices)  # noqa: B904  the same exception
 
-    def _collate(self, items: Any, indices: Any) -> Any:
+    def _collate(self, items: object, indices: Sequence[int]) -> Any:
         try:
             batch = self.collate_fn(items)
         except Exception as error:
@@ -124,7 +131,7 @@ class MapFetcher:
             raise
         return _checked(batch, self.collate_fn, self.dataset)
 
-    def _noted(self, error: BaseException, indices: Any) -> BaseException:
+    def _noted(self, error: BaseException, indices: Sequence[int]) -> BaseException:
         error.add_note(f"while reading {_listed(indices)} of {describe(self.dataset)}")
         return error
 
@@ -141,7 +148,9 @@ class IterableFetcher:
         seed: seed of `item_rng`.
     """
 
-    def __init__(self, dataset: Any, collate_fn: Collate, *, batch_size: int | None, drop_last: bool, seed: int):
+    def __init__(
+        self, dataset: Iterable[Any], collate_fn: Collate, *, batch_size: int | None, drop_last: bool, seed: int
+    ):
         self.dataset, self.collate_fn = dataset, collate_fn
         self.batch_size, self.drop_last, self.seed = batch_size, drop_last, seed
         self._cursor: Cursor | None = None
@@ -151,7 +160,7 @@ class IterableFetcher:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_cursor": None}
 
-    def begin(self, epoch: int, state: Any) -> None:
+    def begin(self, epoch: int, state: Mapping[str, Any] | None) -> None:
         """Begin to iterate over the dataset at the saved position `state`, or at the first item if `state` is None. If
         `state` does not contain a state of the dataset, the items before the position are read and dropped. The entry
         "after" is the state of the dataset at the end of the epoch before.
@@ -182,7 +191,7 @@ class IterableFetcher:
             return {**items, "ended": True, **({"dataset": own["state"]} if "state" in own else {})}
         return {**items, **({"dataset": own} if self._cursor.has_state else {})}
 
-    def fetch(self, task: Any) -> Any:
+    def fetch(self, task: object) -> Any:
         """Return the next batch. Raise a StopIteration if there is no further batch."""
         worker, workers = self._share
         first, count = self._read, self.batch_size or 1
@@ -206,7 +215,7 @@ class IterableFetcher:
         finally:
             self._read += self._cursor.taken - before
 
-    def _collate(self, items: Any) -> Any:
+    def _collate(self, items: list[Any]) -> Any:
         try:
             batch = self.collate_fn(items)
         except Exception as error:
@@ -217,7 +226,7 @@ class IterableFetcher:
         return _checked(batch, self.collate_fn, self.dataset)
 
 
-def _check_index(index: Any) -> None:
+def _check_index(index: object) -> None:
     if isinstance(index, int | np.integer) and not isinstance(index, bool):
         if index < 0:
             raise IndexError(f"index {index} is negative; expected an index of the dataset from the sampler")
@@ -225,7 +234,7 @@ def _check_index(index: Any) -> None:
         raise TypeError(f"the index is not an integer; expected an int from the sampler, got {index!r}")
 
 
-def _checked(batch: Any, collate_fn: Collate, dataset: Any) -> Any:
+def _checked(batch: object, collate_fn: Collate, dataset: object) -> Any:
     if batch is None:
         name = getattr(collate_fn, "__name__", type(collate_fn).__name__)
         raise TypeError(
@@ -239,7 +248,7 @@ def _stopped() -> RuntimeError:
     return RuntimeError("the dataset raised StopIteration; expected an item or a different exception")
 
 
-def _listed(indices: Any) -> str:
+def _listed(indices: Iterable[Any]) -> str:
     listed = list(indices)
     if len(listed) == 1:
         return f"item {listed[0]}"

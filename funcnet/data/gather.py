@@ -12,7 +12,7 @@ from funcnet.data.arrow_values import as_tensors, column_values, require_distinc
 from funcnet.data.collate import default_collate, default_convert
 from funcnet.data.joined import Joined
 
-__all__ = ["Arrays", "ArrowTable", "HuggingFace", "Items", "check_bounds", "items_of", "reader_of"]
+__all__ = ["Arrays", "ArrowTable", "HuggingFace", "Items", "SizedItems", "check_bounds", "items_of", "reader_of"]
 
 ROWS = {kind.__getitem__ for kind in (np.ndarray, np.memmap, np.recarray)}  # methods that return plain rows
 
@@ -21,6 +21,12 @@ class Items(Protocol):
     """A dataset whose items a loader reads by index."""
 
     def __getitem__(self, index: Any, /) -> Any: ...
+
+
+class SizedItems(Items, Protocol):
+    """A map-style dataset: items with an index, and their number."""
+
+    def __len__(self) -> int: ...
 
 
 def items_of(dataset: Any) -> Items:
@@ -254,7 +260,7 @@ def _plain(value: Any) -> Any:
     return [*map(_plain, value)] if is_list else value
 
 
-def _has_null(value: Any) -> bool:
+def _has_null(value: object) -> bool:
     if isinstance(value, dict | list | tuple):
         return any(map(_has_null, value.values() if isinstance(value, dict) else value))
     return value is None

@@ -25,7 +25,7 @@ class InlineWorkers:
         self._tasks.clear()
         self._fetcher.begin(epoch, states[0])
 
-    def submit(self, worker: int, number: int, task: Any) -> None:
+    def submit(self, worker: int, number: int, task: object) -> None:
         """Store the task."""
         self._tasks.append((number, task))
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from funcnet.data.global_draws import DrawsWarning, generator_states, used_generators
 from funcnet.data.worker import TaskResult, Workers
 
-__all__ = ["BatchIterator", "PlannedTask", "Position", "StreamIterator"]
+__all__ = ["BatchIterator", "Keep", "PlannedTask", "Position", "StreamIterator"]
 
 Position = dict[str, Any]
 Keep = Callable[[Position], None]  # receives the position after each batch
@@ -72,7 +72,7 @@ class _Ahead:
                 "To make several passes at the same time, use persistent_workers=False."
             )
 
-    def _submit(self, worker: int, task: Any) -> None:
+    def _submit(self, worker: int, task: object) -> None:
         self._workers.submit(worker, self._sent, task)
         self._sent += 1
         self._outstanding += 1

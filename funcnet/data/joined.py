@@ -74,6 +74,6 @@ class Joined:
             out[here] = array[indices[here] - (self._ends[number] - len(array))]
         return out
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> NDArray[Any]:
         whole = self.arrays[0] if len(self.arrays) == 1 else np.concatenate(self.arrays)
         return np.array(whole, dtype, copy=copy)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from multiprocessing.context import BaseContext
 
 from funcnet.data.inline import InlineWorkers
 from funcnet.data.processes import ProcessWorkers
 from funcnet.data.threads import ThreadWorkers
 from funcnet.data.worker import Fetcher, InitFn, Workers
 
-__all__ = ["make_workers"]
+__all__ = ["Context", "make_workers"]
+
+Context = str | BaseContext | None  # how worker processes start: a method such as "spawn"; None for threads
 
 
-def make_workers(fetcher: Fetcher, count: int, init_fn: InitFn | None, context: Any) -> Workers:
+def make_workers(fetcher: Fetcher, count: int, init_fn: InitFn | None, context: BaseContext | None) -> Workers:
     """Return the workers of a `DataLoader`.
 
     Args:

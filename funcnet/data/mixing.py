@@ -360,7 +360,7 @@ def _check_sources(where: str, datasets: Sequence[Any], weights: Sequence[float]
         )
 
 
-def _no_items(number: int, source: Any) -> ValueError:
+def _no_items(number: int, source: object) -> ValueError:
     info = worker_here()
     where, advice = "", "An iterator can be read only once; use an iterable dataset."
     if info is not None and info.num_workers > 1:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from funcnet.data.gather import items_of, reader_of
+from funcnet.data.gather import Items, items_of, reader_of
 from funcnet.data.item_rng import begin_draws_again, draws_so_far, narrowed, read_each
 
 __all__ = ["at_epoch", "read", "read_parts"]
@@ -38,7 +38,7 @@ def at_epoch(dataset: Any, epoch: int) -> Any:
     return changed
 
 
-def read(dataset: Any, indices: Sequence[int]) -> Any:
+def read(dataset: Items, indices: Sequence[int]) -> Any:
     """Return the items at some indices: a complete batch if the dataset returns batches, or else a list of items."""
     items: Any = items_of(dataset)
     whole = reader_of(items)
@@ -47,7 +47,7 @@ def read(dataset: Any, indices: Sequence[int]) -> Any:
     return read_each(functools.partial(operator.getitem, items), indices)
 
 
-def read_parts(whole: Any, indices: Sequence[int], parts: Sequence[tuple[Any, Sequence[int], Sequence[int]]]) -> Any:
+def read_parts(whole: Items, indices: Sequence[int], parts: Sequence[tuple[Any, Sequence[int], Sequence[int]]]) -> Any:
     """Return the items of a dataset that consists of other datasets, as `read` does.
 
     Args:

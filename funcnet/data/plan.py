@@ -280,7 +280,7 @@ def _places(number: int) -> range:
     return range(number << 32, (number + 1) << 32)
 
 
-def is_planned(sampler: Any) -> bool:
+def is_planned(sampler: object) -> bool:
     """Return whether the indices of a sampler are a function of the epoch that the loader may compute without it.
 
     They are not if a subclass overrides how the sampler is iterated over.
@@ -314,7 +314,7 @@ def make_plan(sampler: Iterable[Any], batch_sampler: Iterable[Any] | None) -> Ba
     return PlannedBatches(batch_sampler)  # type: ignore[arg-type]
 
 
-def smallest_size(sampler: Any, batch_sampler: Any, drop_last: bool) -> int:
+def smallest_size(sampler: object, batch_sampler: object, drop_last: bool) -> int:
     """Return the smallest number of items in a dataset with which an epoch has at least one batch.
 
     Example:

@@ -33,7 +33,7 @@ def check_position(state: Mapping[str, Any], expected: Mapping[str, Any], unit: 
 
 
 def stream_position(
-    state: Mapping[str, Any], expected: Mapping[str, Any], workers: int, depends: bool, dataset: Any
+    state: Mapping[str, Any], expected: Mapping[str, Any], workers: int, depends: bool, dataset: object
 ) -> dict[str, Any]:
     """Return the entries "epoch", "turn" and "workers" of a saved position of an iterable dataset, for a loader with
     `workers` workers.
@@ -119,10 +119,10 @@ def _check_equal(state: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
             )
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: object) -> bool:
     return isinstance(value, int) and value >= 0
 
 
-def _is_worker(value: Any) -> bool:
+def _is_worker(value: object) -> bool:
     """Return whether a value is the saved position of a worker. It is None before the first batch of the worker."""
     return value is None or (isinstance(value, Mapping) and _is_count(value.get("items")))

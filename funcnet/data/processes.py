@@ -23,6 +23,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -59,7 +60,7 @@ class ProcessWorkers:
 
     shares_generators = False
 
-    def __init__(self, fetcher: Fetcher, count: int, *, init_fn: InitFn | None, where: str, context: Any):
+    def __init__(self, fetcher: Fetcher, count: int, *, init_fn: InitFn | None, where: str, context: BaseContext):
         self._where = where
         self._pass = 0
         self._messages: queue.SimpleQueue[Any] = queue.SimpleQueue()  # to workers, for the thread that sends
@@ -95,7 +96,7 @@ class ProcessWorkers:
         for number, state in enumerate(states):
             self._messages.put((number, ("begin", self._pass, (epoch, seed + number, state))))
 
-    def submit(self, worker: int, number: int, task: Any) -> None:
+    def submit(self, worker: int, number: int, task: object) -> None:
         """Give a task to a worker. The call returns at once."""
         self._messages.put((worker, ("task", self._pass, (number, task))))
 
@@ -167,7 +168,7 @@ class _Parcel:
     error.
     """
 
-    def __init__(self, content: Any):
+    def __init__(self, content: object):
         self._content = content
 
     def __reduce__(self) -> Any:
@@ -190,7 +191,7 @@ class _Packed:
 class _Pickler(ForkingPickler):
     """Pickles a memory map as the name of its file, so that the content of the file is not copied."""
 
-    def reducer_override(self, value: Any) -> Any:
+    def reducer_override(self, value: object) -> Any:
         if type(value) is np.memmap and value.filename is not None and not isinstance(value.base, np.ndarray):
             mode = "r" if value.mode in ("r", "c") else "r+"
             order = "C" if value.flags.c_contiguous else "F"

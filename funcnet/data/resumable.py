@@ -133,7 +133,14 @@ class Cursor:
         self.taken = 0
         self._asks = False  # the source has been seen to ask which worker reads it
 
-    def begin(self, epoch: int, state: Any = None, *, skip: int = 0, after: Any = None) -> None:
+    def begin(
+        self,
+        epoch: int,
+        state: Any = None,
+        *,
+        skip: int = 0,
+        after: Any = None,
+    ) -> None:
         """Begin an epoch of the source at its first item, or at the position at which `state` was saved, and drop
         `skip` items.
 
@@ -234,11 +241,11 @@ class Cursor:
         return {"skip": self.taken} if own is None else own
 
 
-def _is_count(state: Any) -> bool:
+def _is_count(state: object) -> bool:
     return isinstance(state, Mapping) and state.keys() == {"skip"}
 
 
-def _unfit(source: Any, expected: str, state: Any) -> str:
+def _unfit(source: object, expected: str, state: object) -> str:
     return (
         f"{type(source).__name__}: the position is from a different source; expected {expected}, got the keys "
         f"{sorted(state) if isinstance(state, Mapping) else state!r:.60}."

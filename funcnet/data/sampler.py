@@ -48,7 +48,7 @@ class Sampler(Generic[T_co]):
     Reference: torch.utils.data.Sampler
     """
 
-    def __init__(self, data_source: Any = None):
+    def __init__(self, data_source: object = None):
         pass
 
     def __iter__(self) -> Iterator[T_co]:
@@ -378,13 +378,13 @@ class BatchSampler(Sampler[list[int]]):
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
 
 
-def require_sized(where: str, name: str, value: Any) -> None:
+def require_sized(where: str, name: str, value: object) -> None:
     """Raise a TypeError if an argument has no length."""
     if isinstance(value, type) or not hasattr(value, "__len__"):
         raise TypeError(f"{where}: {name} has no length; expected an object with __len__, got {shown(value)}.")
 
 
-def _check_count(where: str, name: str, value: Any) -> None:
+def _check_count(where: str, name: str, value: object) -> None:
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value <= 0:
         raise ValueError(f"{where}: {name} should be a positive integer value, but got {name}={value}.")
 

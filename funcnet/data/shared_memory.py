@@ -67,7 +67,7 @@ class Sender:
             if slot in self._slots:
                 self._free.add(slot)
 
-    def send(self, value: Any) -> None:
+    def send(self, value: object) -> None:
         """Send an object. Exceptions of pickle and of the pipe are not caught."""
         buffers: list[pickle.PickleBuffer] = []
         content = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)

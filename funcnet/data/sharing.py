@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Iterator, Mapping, MappingView, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MappingView, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,7 @@ def share_of(dataset: Any) -> Any:
         return None  # there are more workers than shards
 
 
-def has_own_state(dataset: Any) -> bool:
+def has_own_state(dataset: object) -> bool:
     """Return whether the state of an iterable dataset determines which items follow.
 
     Hugging Face's `shuffle` loses the items of its buffer when its state is loaded, and the state of a worker cannot be
@@ -79,7 +79,7 @@ def has_own_state(dataset: Any) -> bool:
     return not any(name.startswith(("BufferShuffled", "VerticallyConcatenated")) for name in _parts(dataset))
 
 
-def follows_epochs(dataset: Any) -> bool:
+def follows_epochs(dataset: object) -> bool:
     """Return whether to call `set_epoch` of an iterable dataset before an epoch.
 
     Hugging Face's iterable datasets draw an order of their shards for all epochs but 0, even if they are not shuffled,
@@ -95,7 +95,7 @@ def follows_epochs(dataset: Any) -> bool:
     return hasattr(dataset, "set_epoch") and not any(name.startswith(("Take", "Skip")) for name in names)
 
 
-def _parts(dataset: Any) -> Iterator[str]:
+def _parts(dataset: object) -> Iterator[str]:
     """Yield the names of the classes of the parts of an iterable dataset of Hugging Face."""
     if type(dataset).__module__ != "datasets.iterable_dataset":
         return
@@ -132,7 +132,7 @@ def _own(value: Any) -> Any:
     return value
 
 
-def unshare_epochs(dataset: Any) -> None:
+def unshare_epochs(dataset: object) -> None:
     """Give the iterable datasets of Hugging Face that `dataset` reads an epoch of their own.
 
     With torch, their epoch is a tensor in memory that all workers share. Workers that set it at the same time would
@@ -146,7 +146,7 @@ def unshare_epochs(dataset: Any) -> None:
                 unshare_epochs(inner)
 
 
-def is_iterable_dataset(value: Any) -> bool:
+def is_iterable_dataset(value: object) -> bool:
     """Return whether a value is an `IterableDataset` of funcnet, of torch or of Hugging Face.
 
     Example:
@@ -156,7 +156,7 @@ def is_iterable_dataset(value: Any) -> bool:
     return any(base.__name__ == "IterableDataset" for base in type(value).__mro__)
 
 
-def _is_stream(value: Any) -> bool:
+def _is_stream(value: object) -> bool:
     """Return whether a value is a dataset that may keep a position while it is read."""
     return is_iterable_dataset(value) or (hasattr(value, "__iter__") and hasattr(value, "load_state_dict"))
 
@@ -164,7 +164,7 @@ def _is_stream(value: Any) -> bool:
 class _EveryNth:
     """The items first, first + step, first + 2 * step, … of a collection."""
 
-    def __init__(self, items: Any, first: int, step: int):
+    def __init__(self, items: Iterable[Any], first: int, step: int):
         self._items, self._first, self._step = items, first, step
 
     def __iter__(self) -> Iterator[Any]:

@@ -14,6 +14,7 @@ import numpy as np
 from funcnet.data.checks import refuse_generator, require_int, require_items, require_numbers, shown
 from funcnet.data.dataset import Dataset
 from funcnet.data.draws import permute
+from funcnet.data.gather import Items, SizedItems
 from funcnet.data.parts import at_epoch, read
 
 __all__ = ["Subset", "random_split"]
@@ -38,7 +39,7 @@ class Subset(Dataset[T_co]):
     Reference: torch.utils.data.Subset
     """
 
-    def __init__(self, dataset: Any, indices: Sequence[int]):
+    def __init__(self, dataset: Items, indices: Sequence[int]):
         require_items("Subset", "dataset", dataset, length=False)
         _check_indices(indices)
         self.dataset, self.indices = dataset, indices
@@ -62,7 +63,9 @@ class Subset(Dataset[T_co]):
         return new
 
 
-def random_split(dataset: Any, lengths: Sequence[float], generator: None = None, *, seed: int = 0) -> list[Subset[Any]]:
+def random_split(
+    dataset: SizedItems, lengths: Sequence[float], generator: None = None, *, seed: int = 0
+) -> list[Subset[Any]]:
     """Split a dataset into random parts that do not overlap.
 
     Args:

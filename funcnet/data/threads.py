@@ -63,7 +63,7 @@ class ThreadWorkers:
             _drain(tasks)
             tasks.put(("begin", self._pass, (epoch, seed + number, state)))
 
-    def submit(self, worker: int, number: int, task: Any) -> None:
+    def submit(self, worker: int, number: int, task: object) -> None:
         """Give a task to a thread."""
         message = ("task", self._pass, (number, task))
         if worker == 0 and self._held is not None:

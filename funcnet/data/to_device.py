@@ -20,7 +20,7 @@ class BatchLayout(Protocol):
     def batch_parts(self) -> int:
         """The number of equal parts that a batch is divided into."""
 
-    def shard(self, batch: Any) -> Any:
+    def shard(self, batch: object) -> Any:
         """Put a batch on the devices."""
 
 
@@ -83,7 +83,7 @@ def prefetch_to_device(
     rows = -(-size // parts) * parts
     place: Callable[[Any], Any] = jax.device_put if layout is None else layout.shard
 
-    def transfer(batch: Any) -> Any:
+    def transfer(batch: object) -> Any:
         padded, mask = pad_batch(batch, rows)
         return place(padded), place(mask)
 
@@ -91,7 +91,7 @@ def prefetch_to_device(
     return Prefetcher(loader, transfer=transfer, depth=depth, position=position)
 
 
-def pad_batch(batch: Any, rows: int) -> tuple[Any, Any]:
+def pad_batch(batch: object, rows: int) -> tuple[Any, Any]:
     """Fill a batch up to `rows` rows with copies of its first row.
 
     Args:
@@ -120,7 +120,7 @@ def pad_batch(batch: Any, rows: int) -> tuple[Any, Any]:
     return (batch if count == rows else _filled(batch, rows - count)), np.arange(rows) < count
 
 
-def _check_loader(loader: Any) -> None:
+def _check_loader(loader: object) -> None:
     require_iterable("prefetch_to_device", "loader", loader, "a DataLoader or another iterable of batches")
     if any(base.__module__.startswith("torch.") and base.__name__ == "DataLoader" for base in type(loader).__mro__):
         raise TypeError(
@@ -130,7 +130,7 @@ def _check_loader(loader: Any) -> None:
         )
 
 
-def _arrays(batch: Any) -> list[Any]:
+def _arrays(batch: object) -> list[Any]:
     if isinstance(batch, Mapping):
         return [leaf for part in batch.values() for leaf in _arrays(part)]
     if isinstance(batch, list | tuple):
@@ -150,6 +150,6 @@ def _filled(batch: Any, missing: int) -> Any:
     return np.concatenate([batch, np.repeat(batch[:1], missing, 0)])
 
 
-def _size_of(batch_sampler: Any) -> int | None:
+def _size_of(batch_sampler: object) -> int | None:
     size = getattr(batch_sampler, "batch_size", None)
     return size if isinstance(size, int) else None

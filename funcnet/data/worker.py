@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import multiprocessing
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 __all__ = [
@@ -44,7 +44,7 @@ class WorkerInfo:
     questions: int = dataclasses.field(repr=False, compare=False)
     is_configured: bool = dataclasses.field(repr=False, compare=False)
 
-    def __init__(self, id: int, num_workers: int, seed: int, dataset: Any, *, is_configured: bool = False):
+    def __init__(self, id: int, num_workers: int, seed: int, dataset: object, *, is_configured: bool = False):
         self.__dict__.update(id=id, num_workers=num_workers, seed=seed, dataset=dataset)
         self.__dict__.update(questions=0, is_configured=is_configured)  # around `__setattr__`
 
@@ -52,7 +52,7 @@ class WorkerInfo:
         """Add one to `questions`."""
         self.__dict__["questions"] += 1
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise RuntimeError("Cannot assign attributes to WorkerInfo objects")
 
 
@@ -112,7 +112,7 @@ class Fetcher(Protocol):
 
     dataset: Any
 
-    def begin(self, epoch: int, state: Any) -> None:
+    def begin(self, epoch: int, state: Mapping[str, Any] | None) -> None:
         """Begin a pass over the data: at the first item if `state` is None, otherwise at the position of `state`."""
 
     def fetch(self, task: Any) -> Any:
@@ -160,7 +160,7 @@ class Workers(Protocol):
         pass.
         """
 
-    def submit(self, worker: int, number: int, task: Any) -> None:
+    def submit(self, worker: int, number: int, task: object) -> None:
         """Give a task to a worker. The call returns at once."""
 
     def get(self, timeout: float | None) -> TaskResult:
@@ -175,7 +175,7 @@ class Workers(Protocol):
         """End all workers. Calling this method again has no effect."""
 
 
-def work(fetcher: Fetcher, worker: int, number: int, task: Any) -> TaskResult:
+def work(fetcher: Fetcher, worker: int, number: int, task: object) -> TaskResult:
     """Run one task and return the result. If the task raises an exception, the result contains the exception."""
     try:
         return TaskResult(number, worker, fetcher.fetch(task), fetcher.state())

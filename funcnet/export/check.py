@@ -118,6 +118,7 @@ def require_agreement(
 def _dtypes(program: Jaxpr) -> Iterator[Any]:
     """Yield the floating-point dtypes of a program."""
     equation: Equation
+    atom: Any
     for equation in program.eqns:
         for atom in (*equation.invars, *equation.outvars):
             if jnp.issubdtype(atom.aval.dtype, jnp.floating):

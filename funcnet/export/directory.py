@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from funcnet import weights
 from funcnet.export.inference import inference_of
@@ -101,7 +102,7 @@ def open_directory(
     names = tuple(OUTPUTS.get(kind, ("logits",)))
     run = inference_of(net, params, state)
 
-    def function(input_ids: Any, attention_mask: Any, token_type_ids: Any) -> dict[str, Any]:
+    def function(input_ids: ArrayLike, attention_mask: ArrayLike, token_type_ids: ArrayLike) -> dict[str, Any]:
         out = run(input_ids, attention_mask, token_type_ids)
         found = zip(names, out if isinstance(out, tuple) else (out,), strict=True)
         return {name: array for name, array in found if array is not None}
@@ -135,7 +136,7 @@ def _integers(path: Path, batch_size: int | None, length: int | None, where: str
         require_net(path, model, length, where)
     lengths = () if of_images else (length,) if length else tuple(model.nets)
 
-    def function(*arrays: Any) -> dict[str, Any]:
+    def function(*arrays: jax.Array | np.ndarray) -> dict[str, Any]:
         net = model.nets[0 if of_images else arrays[0].shape[1]]
         return dict(zip(model.outputs, jax.tree.leaves(net(*arrays)), strict=True))
 
@@ -183,7 +184,7 @@ def _images(path: Path, batch_size: int | None, length: int | None, where: str) 
     params, state = net.load_state_dict(weights.load(path / "model.safetensors"))
     run = inference_of(net, params, state)
 
-    def function(images: Any) -> dict[str, Any]:
+    def function(images: ArrayLike) -> dict[str, Any]:
         return {"logits": run(images)}
 
     images = np.random.default_rng(0).normal(size=(batch_size or 2, channels, size, size)).astype(jnp.float32)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from funcnet import tree
+from funcnet.tree import Params, PyTree, State
 
 if TYPE_CHECKING:
     from funcnet import nn
@@ -13,7 +14,7 @@ __all__ = ["inference_of"]
 
 
 def inference_of(
-    net: "nn.Module", params: Any, state: Any, *, method: str | None = None, **settings: Any
+    net: "nn.Module", params: Params, state: State, *, method: str | None = None, **settings: Any
 ) -> Callable[..., Any]:
     """Return the inference of a module as a function that closes over the module's weights and buffers.
 
@@ -38,7 +39,7 @@ def inference_of(
         (4, 2)
     """
 
-    def run(*inputs: Any) -> Any:
+    def run(*inputs: PyTree) -> Any:
         out, new = net.apply(params, state, *inputs, training=False, method=method, **settings)
         if new is not state:
             after = tree.flatten(new)

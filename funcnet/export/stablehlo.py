@@ -18,6 +18,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 import safetensors.numpy
+from jax.typing import ArrayLike
 
 from funcnet import weights as weight_files
 from funcnet.export.beside import weights_beside
@@ -25,6 +26,7 @@ from funcnet.export.check import ExportCheck, require_agreement
 from funcnet.export.signature import ArraySpec, arguments_of, require_arguments
 from funcnet.export.tracing import Dynamic, trace
 from funcnet.files import replacing
+from funcnet.tree import PyTree
 
 __all__ = ["StableHlo", "load_stablehlo", "to_stablehlo"]
 
@@ -58,7 +60,7 @@ class StableHlo:
     weights: Mapping[str, Any] = field(repr=False)
     _run: Callable[..., Any] = field(repr=False)
 
-    def __call__(self, *arrays: Any) -> Any:
+    def __call__(self, *arrays: ArrayLike) -> Any:
         """Run the function. The result has the structure that the JAX function returned.
 
         Raises:
@@ -105,12 +107,12 @@ class StableHlo:
 
 def to_stablehlo(
     function: Callable[..., Any],
-    *arrays: Any,
+    *arrays: ArrayLike,
     dynamic: Dynamic = None,
     constraints: Sequence[str] = (),
     platforms: Sequence[str] = ("cpu", "cuda", "tpu"),
     weights: Placed = "inside",
-    params: Any = None,
+    params: PyTree = None,
 ) -> StableHlo:
     """Export a pure function of arrays as StableHLO.
 

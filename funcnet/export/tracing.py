@@ -13,9 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr
+from jax.typing import ArrayLike
 
 from funcnet import tree
+from funcnet.functional.platforms import JaxprEquation
 from funcnet.operators import native
+from funcnet.tree import PyTree
 
 __all__ = ["Dynamic", "Equation", "Traced", "called_program", "canonical", "layer_of", "subprograms", "trace"]
 
@@ -30,7 +33,7 @@ CALLS = frozenset(
 )
 CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback", "debug_print", "infeed", "outfeed"})
 
-Equation = Any  # a JaxprEqn; its variables have shapes, which JAX's type annotations lack
+Equation = JaxprEquation
 Dynamic = str | Sequence[str | None] | None
 
 
@@ -65,7 +68,7 @@ def trace(
     arrays: Sequence[Any],
     dynamic: Dynamic = None,
     constraints: Sequence[str] = (),
-    params: Any = None,
+    params: PyTree = None,
 ) -> Traced:
     """Trace `function(*arrays)`, and run the function once on the arrays.
 
@@ -111,7 +114,7 @@ def trace(
     )
 
 
-def canonical(array: Any) -> np.ndarray:
+def canonical(array: ArrayLike) -> np.ndarray:
     """Convert an array to the dtype that JAX gives it as an argument of a function: int64 becomes int32, for example.
 
     Example:
@@ -262,7 +265,7 @@ def _distinct(names: Sequence[str], taken: Sequence[str]) -> tuple[str, ...]:
     return tuple(out)
 
 
-def _weight_names(program: ClosedJaxpr, params: Any) -> tuple[str, ...]:
+def _weight_names(program: ClosedJaxpr, params: PyTree) -> tuple[str, ...]:
     """Return the dotted names of the program's constants. A constant that is not in `params` is named after the layer
     that reads it, such as `encoder.constant`.
     """

@@ -8,7 +8,8 @@ As in torch, True in a boolean mask means *attend* in `scaled_dot_product_attent
 """
 
 import functools
-from typing import Any, Literal
+from collections.abc import Hashable
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +43,7 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
     rng: jax.Array | None = None,
     segment_ids: jax.Array | tuple[jax.Array, jax.Array] | None = None,
-    axis_name: Any = None,
+    axis_name: Hashable | None = None,
     context_parallel: Literal["ring", "gather"] = "ring",
     block_size: int | None = None,
 ) -> jax.Array:

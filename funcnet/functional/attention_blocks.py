@@ -19,6 +19,7 @@ pass); Liu et al. 2023, arXiv:2310.01889 (the ring)
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -30,6 +31,9 @@ from funcnet.functional.attention_core import masked
 from funcnet.operators.varying import vary_like
 
 __all__ = ["BlockPlan", "Masks", "attend_in_blocks"]
+
+Parts = tuple[Any, ...]  # arrays that are passed on together, in the order in which the code unpacks them
+Rng = jax.Array | None  # a random key, if there is dropout
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +74,7 @@ class BlockPlan:
         """The number of devices in the ring, or 1 if the keys are not passed around a ring."""
         return lax.axis_size(self.axis_name) if self.is_ring else 1
 
-    def positions(self, device: Any, length: int) -> jax.Array:
+    def positions(self, device: int | jax.Array, length: int) -> jax.Array:
         """Return, for each of the `length` entries of a device's part, the position of this entry in the entire
         sequence.
         """
@@ -123,7 +127,7 @@ def attend_in_blocks(
     return _forward(plan, query, key, value, masks, rng)[0]
 
 
-def _forward(plan: BlockPlan, query: Any, key: Any, value: Any, masks: Masks, rng: Any) -> tuple[jax.Array, jax.Array]:
+def _forward(plan: BlockPlan, query: jax.Array, key: jax.Array, value: jax.Array, masks: Masks, rng: Rng) -> Parts:
     """Return the attention output (*, L, V), and `log Σ exp(score)` over all keys for each query, (*, L, 1)."""
     device = _device(plan)
     places = plan.positions(device, query.shape[-2]).reshape(-1, plan.queries)
@@ -136,16 +140,16 @@ def _forward(plan: BlockPlan, query: Any, key: Any, value: Any, masks: Masks, rn
     )
     start = jax.tree.map(lambda leaf: vary_like(leaf, query, key, value, *masks), start)
 
-    def on_keys(sums: Any, block: Any) -> tuple[Any, None]:
+    def on_keys(sums: Parts, block: Parts) -> tuple[Any, None]:
         keys, at = block
 
-        def on_queries(_: None, one: Any) -> tuple[None, Any]:
+        def on_queries(_: None, one: Parts) -> tuple[None, Any]:
             sums, queries, rows = one
             return None, _skipping(plan, rows, at, lambda s: _add(plan, s, queries, keys, rows, at, rng), sums)
 
         return lax.scan(on_queries, None, (sums, queries, places))[1], None
 
-    def at_device(source: Any, keys: _Keys, sums: Any) -> Any:
+    def at_device(source: int | jax.Array, keys: _Keys, sums: Parts) -> Any:
         at = plan.positions(source, key.shape[-2]).reshape(-1, plan.keys)
         return lax.scan(on_keys, sums, (_key_blocks(plan, keys), at))[0]
 
@@ -156,7 +160,7 @@ def _forward(plan: BlockPlan, query: Any, key: Any, value: Any, masks: Masks, rn
     return out, _joined(largest + jnp.log(divisor))  # (N, *, l, 1) -> (*, L, 1)
 
 
-def _add(plan: BlockPlan, sums: Any, queries: _Keys, keys: _Keys, rows: jax.Array, at: jax.Array, rng: Any) -> Any:
+def _add(plan: BlockPlan, sums: Parts, queries: _Keys, keys: _Keys, rows: jax.Array, at: jax.Array, rng: Rng) -> Any:
     """Update the sums of a block of queries with a block of keys. `sums` is (weighted sum of the values, largest score,
     sum of the exponentials).
     """
@@ -204,7 +208,7 @@ def _start(plan: BlockPlan, *arrays: Any) -> tuple[jax.Array, Any]:
     return out, (arrays, out, logs)
 
 
-def _backward(plan: BlockPlan, kept: Any, change: Any) -> tuple[Any, ...]:
+def _backward(plan: BlockPlan, kept: Parts, change: jax.Array) -> Parts:
     (query, key, value, masks, rng), out, logs = kept
     learned = tuple(mask is not None and mask.dtype != bool for mask in (masks.rows, masks.keys))
     places = plan.positions(_device(plan), query.shape[-2]).reshape(-1, plan.queries)
@@ -215,10 +219,10 @@ def _backward(plan: BlockPlan, kept: Any, change: Any) -> tuple[Any, ...]:
     of_queries = (like(queries.key), like(queries.mask) if learned[0] else None)
     of_keys = (like(key), like(value), like(masks.keys) if learned[1] else None)
 
-    def on_keys(of_queries: Any, block: Any) -> tuple[Any, Any]:
+    def on_keys(of_queries: Parts, block: Parts) -> tuple[Any, Any]:
         keys, at, before = block
 
-        def on_queries(of_keys: Any, one: Any) -> tuple[Any, Any]:
+        def on_queries(of_keys: Parts, one: Parts) -> tuple[Any, Any]:
             of_queries, queries, rows, given = one
             both = (of_queries, of_keys)
             both = _skipping(
@@ -229,7 +233,7 @@ def _backward(plan: BlockPlan, kept: Any, change: Any) -> tuple[Any, ...]:
         of_keys, of_queries = lax.scan(on_queries, before, (of_queries, queries, places, given))
         return of_queries, of_keys
 
-    def at_device(source: Any, going: Any, of_queries: Any) -> Any:
+    def at_device(source: int | jax.Array, going: Parts, of_queries: Parts) -> Any:
         keys, of_keys = going
         at = plan.positions(source, key.shape[-2]).reshape(-1, plan.keys)
         before = _blocks_of_keys(plan, of_keys)
@@ -249,7 +253,14 @@ attend_in_blocks.defvjp(_start, _backward)
 
 
 def _add_gradients(
-    plan: BlockPlan, both: Any, queries: _Keys, keys: _Keys, rows: jax.Array, at: jax.Array, given: Any, rng: Any
+    plan: BlockPlan,
+    both: Parts,
+    queries: _Keys,
+    keys: _Keys,
+    rows: jax.Array,
+    at: jax.Array,
+    given: Parts,
+    rng: jax.Array | None,
 ) -> Any:
     """Add the contribution of one block of queries and one block of keys to the gradients of the attention's inputs."""
     (d_query, d_rows), (d_key, d_value, d_mask) = both
@@ -277,20 +288,20 @@ def _add_gradients(
 # -------------------------------------------------------------------------------------------------- blocks and the ring
 
 
-def _skipping(plan: BlockPlan, rows: jax.Array, at: jax.Array, add: Any, sums: Any) -> Any:
+def _skipping(plan: BlockPlan, rows: jax.Array, at: jax.Array, add: Callable[[Any], Any], sums: Parts) -> Any:
     """Return `sums` if the causal mask hides the entire block of keys from the entire block of queries, else
     `add(sums)`.
     """
     return lax.cond(rows.max() >= at.min(), add, lambda sums: sums, sums) if plan.is_causal else add(sums)
 
 
-def _around(plan: BlockPlan, going: Any, sums: Any, at_device: Any) -> Any:
+def _around(plan: BlockPlan, going: Parts, sums: Parts, at_device: Callable[..., Any]) -> Any:
     """Pass the keys around the ring, and return this device's sums over the keys of all devices. Each device sends the
     keys that it holds to the next device while it computes with them.
     """
     count, device = plan.devices, _device(plan) if plan.is_ring else 0
 
-    def step(carry: Any, number: jax.Array) -> tuple[Any, None]:
+    def step(carry: Parts, number: jax.Array) -> tuple[Any, None]:
         going, sums = carry
         return (_next(plan, going), at_device((device - number) % count, going, sums)), None
 
@@ -299,14 +310,14 @@ def _around(plan: BlockPlan, going: Any, sums: Any, at_device: Any) -> Any:
     return at_device((device - count + 1) % count, going, sums)
 
 
-def _around_and_home(plan: BlockPlan, going: tuple[Any, Any], sums: Any, at_device: Any) -> Any:
+def _around_and_home(plan: BlockPlan, going: tuple[Any, Any], sums: Parts, at_device: Callable[..., Any]) -> Any:
     """Pass the keys and their gradients, the pair `going`, around the ring. Return (sums, gradients of this device's
     keys). Each device adds its contribution to the gradients that it receives. After the last device, only the
     gradients are sent back to the device that owns their keys.
     """
     count, device = plan.devices, _device(plan) if plan.is_ring else 0
 
-    def step(carry: Any, number: jax.Array) -> tuple[Any, None]:
+    def step(carry: Parts, number: jax.Array) -> tuple[Any, None]:
         going, sums = carry
         sums, going = at_device((device - number) % count, going, sums)
         return (_next(plan, going), sums), None
@@ -317,7 +328,7 @@ def _around_and_home(plan: BlockPlan, going: tuple[Any, Any], sums: Any, at_devi
     return sums, _next(plan, of_keys)
 
 
-def _next(plan: BlockPlan, going: Any) -> Any:
+def _next(plan: BlockPlan, going: Parts) -> Any:
     count = plan.devices
     if count == 1:
         return going
@@ -360,12 +371,12 @@ def _key_blocks(plan: BlockPlan, keys: _Keys) -> _Keys:
     return _Keys(_blocks(keys.key, plan.keys), _blocks(keys.value, plan.keys), mask, segments)
 
 
-def _blocks_of_keys(plan: BlockPlan, gradients: Any) -> Any:
+def _blocks_of_keys(plan: BlockPlan, gradients: Parts) -> Any:
     keys = _key_blocks(plan, _Keys(gradients[0], gradients[1], gradients[2], None))
     return keys.key, keys.value, keys.mask
 
 
-def _joined_keys(gradients: Any) -> Any:
+def _joined_keys(gradients: Parts) -> Any:
     mask = gradients[2]
     if mask is not None:
         mask = jnp.moveaxis(mask, 0, -2)  # (M, *, s) -> (*, M, s)

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike, DTypeLike
 
 from funcnet.random import MissingKey, Rate
 
@@ -64,7 +65,7 @@ def _array(where: str, name: str, value: Any) -> jax.Array:
     return jnp.asarray(value)
 
 
-def floating(where: str, name: str, array: Any) -> jax.Array:
+def floating(where: str, name: str, array: ArrayLike | Sequence[Any]) -> jax.Array:
     """Return `array` as a jax.Array of a floating-point dtype, or raise TypeError."""
     array = _array(where, name, array)
     if not jnp.issubdtype(array.dtype, jnp.floating):
@@ -75,7 +76,7 @@ def floating(where: str, name: str, array: Any) -> jax.Array:
     return array
 
 
-def numbers(where: str, name: str, array: Any) -> jax.Array:
+def numbers(where: str, name: str, array: ArrayLike | Sequence[Any]) -> jax.Array:
     """Return `array` as a jax.Array of any numeric dtype except bool, or raise TypeError."""
     array = _array(where, name, array)
     if array.dtype == bool:
@@ -86,7 +87,7 @@ def numbers(where: str, name: str, array: Any) -> jax.Array:
     return array
 
 
-def real(where: str, name: str, array: Any) -> jax.Array:
+def real(where: str, name: str, array: ArrayLike | Sequence[Any]) -> jax.Array:
     """Return `array` as a jax.Array of a floating-point or integer dtype, or raise TypeError."""
     array = numbers(where, name, array)
     if jnp.iscomplexobj(array):
@@ -97,7 +98,7 @@ def real(where: str, name: str, array: Any) -> jax.Array:
     return array
 
 
-def integers(where: str, name: str, array: Any) -> jax.Array:
+def integers(where: str, name: str, array: ArrayLike | Sequence[Any]) -> jax.Array:
     """Return `array` as a jax.Array of int32 or int64, or raise TypeError.
 
     Narrow and unsigned integers are widened, because callers compare them with numbers that a narrow or unsigned dtype
@@ -167,7 +168,7 @@ def shape_of(where: str, name: str, array: jax.Array | None, shape: Sequence[int
         )
 
 
-def spatial(where: str, input: Any, ndim: int, *, empty: bool = True) -> jax.Array:
+def spatial(where: str, input: ArrayLike, ndim: int, *, empty: bool = True) -> jax.Array:
     """Return `input` as a floating-point jax.Array with `ndim` spatial dimensions, or raise an error.
 
     The shape must be (batch, channel, *spatial) or (channel, *spatial). If `empty` is True, a spatial size of 0 is
@@ -183,7 +184,7 @@ def spatial(where: str, input: Any, ndim: int, *, empty: bool = True) -> jax.Arr
     return input
 
 
-def entries(value: Any, length: int) -> tuple[Any, ...]:
+def entries(value: object, length: int) -> tuple[Any, ...]:
     """Return the entries of a sequence, or `length` copies of a value that is not a sequence."""
     return tuple(value) if isinstance(value, Iterable) and getattr(value, "ndim", None) != 0 else (value,) * length
 
@@ -236,7 +237,7 @@ def padding_pairs(
     return [(span // 2, span - span // 2) for span in spans]  # an odd total pads more on the right
 
 
-def fits(where: str, name: str, value: Any, dtype: Any) -> None:
+def fits(where: str, name: str, value: object, dtype: DTypeLike) -> None:
     """Raise ValueError if the number `value` is outside the range of `dtype`. A traced value is not checked."""
     if isinstance(value, jax.core.Tracer):
         return

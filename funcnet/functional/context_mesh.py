@@ -9,8 +9,6 @@ calls `scaled_dot_product_attention` works on such a mesh. Its results are those
 Letters: `L queries, S keys, E width of a head, V width of a value, n devices along the axis`.
 """
 
-from typing import Any
-
 import jax
 from jax.sharding import PartitionSpec
 
@@ -99,7 +97,14 @@ def attend_on_mesh(
     (*, S, V), and a mask that broadcasts to (*, L, S). The numbers n, L and S must satisfy `context_parts`.
     """
 
-    def run(query: Any, key: Any, value: Any, mask: Any, segments: Any, rng: Any) -> jax.Array:
+    def run(
+        query: jax.Array,
+        key: jax.Array,
+        value: jax.Array,
+        mask: jax.Array | None,
+        segments: tuple[jax.Array, jax.Array] | None,
+        rng: jax.Array | None,
+    ) -> jax.Array:
         part = how._replace(axis_name=CONTEXT)
         return attend_in_parts(where, query, key, value, mask, segments, part, scale, is_causal, Drop(drop.rate, rng))
 

@@ -8,6 +8,7 @@ sequence (*zigzag*). After the attention, the devices exchange the halves of the
 Letters: `B batch, L queries, S keys (of this device), n devices, E width of a head, V width of a value`.
 """
 
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import jax
@@ -60,7 +61,9 @@ class Drop(NamedTuple):
     rng: jax.Array | None
 
 
-def segments_of(where: str, segment_ids: Any, query: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array] | None:
+def segments_of(
+    where: str, segment_ids: jax.Array | tuple[jax.Array, jax.Array] | None, query: jax.Array, key: jax.Array
+) -> tuple[jax.Array, jax.Array] | None:
     """Return the segment ids of queries (B, 1, …, L) and keys (B, 1, …, S), or None if `segment_ids` is None."""
     if segment_ids is None:
         return None
@@ -161,7 +164,7 @@ def _rows_or_keys(
     )
 
 
-def _gathered(masks: Masks, axis_name: Any) -> Masks:
+def _gathered(masks: Masks, axis_name: Hashable) -> Masks:
     """Return the masks with the keys of all devices, (*, S·n), instead of this device's keys, (*, S)."""
     whole = lambda one: None if one is None else lax.all_gather(one, axis_name, axis=one.ndim - 1, tiled=True)
     rows = masks.rows if masks.keys is None else whole(masks.keys)
@@ -203,7 +206,7 @@ def _routes(count: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     return [(i, home(2 * i)) for i in range(count)], [(i, home(2 * i + 1)) for i in range(count)]
 
 
-def _to_zigzag(array: jax.Array, axis_name: Any, count: int, axis: int) -> jax.Array:
+def _to_zigzag(array: jax.Array, axis_name: Hashable, count: int, axis: int) -> jax.Array:
     """Exchange pieces of the sequence between n devices. Device i has pieces 2i and 2i + 1 before the exchange, and
     pieces i and 2n - 1 - i after it.
     """
@@ -214,7 +217,7 @@ def _to_zigzag(array: jax.Array, axis_name: Any, count: int, axis: int) -> jax.A
     return jnp.concatenate([jnp.where(is_even, even, odd), jnp.where(is_even, odd, even)], axis=axis)
 
 
-def _from_zigzag(array: jax.Array, axis_name: Any, count: int) -> jax.Array:
+def _from_zigzag(array: jax.Array, axis_name: Hashable, count: int) -> jax.Array:
     """Send the pieces of the second-to-last dimension back to the devices from which `_to_zigzag` took them."""
     first, second = ([(to, source) for source, to in route] for route in _routes(count))
     low, high = jnp.split(array, 2, axis=-2)  # (*, L, V) -> (*, L/2, V) and (*, L/2, V)

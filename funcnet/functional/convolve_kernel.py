@@ -13,10 +13,11 @@ Letters: `B batch, I in_channels, O out_channels, G groups, S spatial sizes, K k
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import jax
+from jax.core import ShapedArray
 
 from funcnet.functional.platforms import Product, batched, form, transposed
 from funcnet.functional.sharding import partition
@@ -66,7 +67,7 @@ class ConvolutionKernel:
             return native.convolution_input(a, b, *settings, self.sizes)
         return native.convolution_weight(a, b, *settings, self.kernel, devices)
 
-    def transposed(self, index: int, aval: Any) -> Product:
+    def transposed(self, index: int, aval: ShapedArray) -> Product:
         """Return the transpose with respect to argument `index`, a function of the other argument and the cotangent."""
         wanted, given = self.names()[index], (self.names()[1 - index], self.kind)
         return dataclasses.replace(
@@ -107,7 +108,7 @@ class _Mapped:
     def fallback(self) -> Product:
         return _Mapped(self.one.fallback, self.axes, self.is_summed)
 
-    def transposed(self, index: int, aval: Any) -> Product:
+    def transposed(self, index: int, aval: ShapedArray) -> Product:
         is_mapped = self.axes[index] is not None
         inner = aval.update(shape=aval.shape[1:]) if is_mapped else aval
         axes = (self.axes[1 - index], None if self.is_summed else 0)
@@ -118,7 +119,7 @@ class _Mapped:
 
 
 def convolution_kernel(
-    plain: Any,
+    plain: Callable[..., jax.Array],
     x: jax.Array,
     w: jax.Array,
     strides: tuple[int, ...],
@@ -139,7 +140,7 @@ def convolution_kernel(
 
 
 def transposed_kernel(
-    plain: Any,
+    plain: Callable[..., jax.Array],
     x: jax.Array,
     w: jax.Array,
     strides: tuple[int, ...],

@@ -5,7 +5,6 @@ gradient for equal vectors is 0.
 """
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -60,7 +59,9 @@ def _unit(x: jax.Array, dim: int, eps: float) -> jax.Array:
 
 
 @_unit.defjvp
-def _unit_jvp(dim: int, eps: float, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+def _unit_jvp(
+    dim: int, eps: float, primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]
+) -> tuple[jax.Array, jax.Array]:
     (x,), (dx,) = primals, tangents
     unit, norm = _unit(x, dim, eps), vector_norm(x, 2.0, dim)
     slope = jnp.where(norm == 0, 0, x / jnp.where(norm == 0, 1, norm))
@@ -145,7 +146,9 @@ def _distances(x: jax.Array, p: float) -> jax.Array:
 
 
 @_distances.defjvp
-def _distances_jvp(p: float, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+def _distances_jvp(
+    p: float, primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]
+) -> tuple[jax.Array, jax.Array]:
     """Compute the tangents (N, N) for a change of the first vector of each pair, row by row, and add their transpose.
 
     The transpose contains the tangents for a change of the second vector. On CPU, the loop over rows takes a twentieth

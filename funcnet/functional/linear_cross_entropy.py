@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
@@ -360,19 +361,19 @@ def _total_jvp(primals, tangents):
 _total.defjvp(_total_jvp, symbolic_zeros=True)
 
 
-def _product(a: jax.Array, b: jax.Array, axis_a: int, axis_b: int, dtype: Any) -> jax.Array:
+def _product(a: jax.Array, b: jax.Array, axis_a: int, axis_b: int, dtype: np.dtype) -> jax.Array:
     """Return the matrix product of `a` and `b`, summed over `axis_a` of `a` and `axis_b` of `b` in `dtype`."""
     if a.dtype == dtype:
         return _dot(a, b, axis_a, axis_b, dtype)
     return bilinear(_dot, _dot_on_cpu, a, b, axis_a, axis_b, dtype)
 
 
-def _dot(a: jax.Array, b: jax.Array, axis_a: int, axis_b: int, dtype: Any) -> jax.Array:
+def _dot(a: jax.Array, b: jax.Array, axis_a: int, axis_b: int, dtype: np.dtype) -> jax.Array:
     summed = replicated(a, 2) if any(partition(a)[axis_a : axis_a + 1]) else None  # sum over all devices
     numbers = (((axis_a,), (axis_b,)), ((), ()))
     return lax.dot_general(a, b, numbers, preferred_element_type=dtype, out_sharding=summed)
 
 
-def _dot_on_cpu(a: jax.Array, b: jax.Array, axis_a: int, axis_b: int, dtype: Any) -> jax.Array:
+def _dot_on_cpu(a: jax.Array, b: jax.Array, axis_a: int, axis_b: int, dtype: np.dtype) -> jax.Array:
     """Cast both arrays to `dtype` first, because in jaxlib 0.10.0, XLA on CPU has no bfloat16 product within loops."""
     return _dot(a.astype(dtype), b.astype(dtype), axis_a, axis_b, dtype)

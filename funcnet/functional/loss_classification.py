@@ -5,7 +5,6 @@ Sums are computed in at least float32. The docstring of loss.py describes the ar
 """
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -323,7 +322,9 @@ def _take(x: jax.Array, target: jax.Array, axis: int) -> jax.Array:
 
 
 @_take.defjvp
-def _take_jvp(axis: int, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+def _take_jvp(
+    axis: int, primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]
+) -> tuple[jax.Array, jax.Array]:
     """Compute the tangent with a select instead of a scatter, because XLA can fuse a select with the gradient of
     softmax.
     """

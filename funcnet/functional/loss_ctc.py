@@ -9,13 +9,14 @@ forward pass, the log-probability of a position is that of all walks that end at
 the log-probability of a position is that of all walks that begin at this position.
 """
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import ArrayLike
 
 from funcnet.functional import checks
 from funcnet.functional.reduction import reduced
@@ -29,8 +30,8 @@ Walks = tuple[jax.Array, jax.Array]  # (blanks, labels)
 def ctc_loss(
     log_probs: jax.Array,
     targets: jax.Array,
-    input_lengths: Any,
-    target_lengths: Any,
+    input_lengths: ArrayLike | Sequence[int],
+    target_lengths: ArrayLike | Sequence[int],
     blank: int = 0,
     reduction: str = "mean",
     zero_infinity: bool = False,
@@ -101,7 +102,7 @@ def ctc_loss(
     return reduced(losses if log_probs.ndim == 3 else losses[0], reduction).astype(log_probs.dtype)
 
 
-def _lengths(where: str, name: str, lengths: Any, batch: int, most: int) -> jax.Array:
+def _lengths(where: str, name: str, lengths: ArrayLike | Sequence[int], batch: int, most: int) -> jax.Array:
     """Return the lengths as (B,) integers, or raise ValueError if a length is outside [0, most]. Traced lengths are not
     checked.
     """
@@ -124,7 +125,7 @@ def _lengths(where: str, name: str, lengths: Any, batch: int, most: int) -> jax.
 
 
 def _padded(
-    where: str, targets: jax.Array, target_lengths: Any, batch: int, blank: int
+    where: str, targets: jax.Array, target_lengths: ArrayLike | Sequence[int], batch: int, blank: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the class ids of the targets (B, S), the target lengths (B,), and whether each length is valid (B,).
 

@@ -7,8 +7,8 @@ queries are split into heads (B, H, L, E), and keys and values into heads (B, H,
 
 import functools
 import math
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Hashable
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -63,7 +63,7 @@ def multi_head_attention_forward(
     is_causal: bool = False,
     *,
     rng: jax.Array | None = None,
-    axis_name: Any = None,
+    axis_name: Hashable | None = None,
     context_parallel: Literal["ring", "gather"] = "ring",
     block_size: int | None = None,
 ) -> tuple[jax.Array, jax.Array | None]:

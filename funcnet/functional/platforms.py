@@ -12,20 +12,42 @@ exported programs contain a conditional for each choice.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import jax
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Primitive
+from jax.core import ShapedArray
+from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
 
 from funcnet.operators.primitives import device_count
 from funcnet.operators.varying import vary_like
 
-__all__ = ["KernelProduct", "Product", "batched", "bilinear", "default_program", "form", "transposed"]
+__all__ = ["JaxprEquation", "KernelProduct", "Product", "batched", "bilinear", "default_program", "form", "transposed"]
 
 Product = Callable[..., jax.Array]
+
+
+class JaxprEquation(Protocol):
+    """An equation of a jaxpr. JAX's own `JaxprEqn` is one, but by its annotations the `aval` of a variable is only an
+    abstract value, without a shape and a dtype.
+
+    Attributes:
+        primitive: the operation.
+        invars: the operands, variables or literals.
+        outvars: the variables for the results.
+        params: the settings of the operation.
+        effects: the side effects of the operation.
+        source_info: where the operation comes from, with the named scopes around it.
+    """
+
+    primitive: Primitive
+    invars: list[Any]
+    outvars: list[Any]
+    params: dict[str, Any]
+    effects: Any
+    source_info: Any
 
 
 class KernelProduct(Protocol):
@@ -43,7 +65,7 @@ class KernelProduct(Protocol):
         """Return the product, where `devices` devices may share the arrays."""
         ...
 
-    def transposed(self, index: int, aval: Any) -> Product:
+    def transposed(self, index: int, aval: ShapedArray) -> Product:
         """Return the transpose with respect to argument `index`, whose type is `aval`: a function of the other argument
         and the cotangent of the product.
         """
@@ -55,7 +77,7 @@ class KernelProduct(Protocol):
 
 
 def bilinear(
-    default: Product, cpu: Product, a: jax.Array, b: jax.Array, *settings: Any, kernel: KernelProduct | None = None
+    default: Product, cpu: Product, a: jax.Array, b: jax.Array, *settings: Hashable, kernel: KernelProduct | None = None
 ) -> jax.Array:
     """Return `cpu(a, b, *settings)` on CPU, and `default(a, b, *settings)` on other platforms.
 
@@ -79,7 +101,7 @@ def bilinear(
     return _bind(a, b, (form(default, *settings), form(cpu, *settings) if kernel is None else kernel))
 
 
-def default_program(equation: JaxprEqn) -> ClosedJaxpr | None:
+def default_program(equation: JaxprEquation) -> ClosedJaxpr | None:
     """If `equation` is a `bilinear_product`, return its form for platforms other than CPU, as a traced program.
     Otherwise, return None.
 
@@ -94,19 +116,19 @@ def default_program(equation: JaxprEqn) -> ClosedJaxpr | None:
     return jax.make_jaxpr(equation.params["forms"][0])(*(v.aval for v in equation.invars))
 
 
-def form(function: Callable[..., jax.Array], *settings: Any) -> Product:
+def form(function: Callable[..., jax.Array], *settings: Hashable) -> Product:
     """Return `function` with these settings, as a product of two arrays that is compared by value."""
     return _Form(function, settings)
 
 
-def transposed(product: Any, index: int, aval: Any) -> Product:
+def transposed(product: Product, index: int, aval: ShapedArray) -> Product:
     """Return the transpose of a product with respect to argument `index`, whose type is `aval`: a function of the other
     argument and the cotangent of the product.
     """
     return product.transposed(index, aval) if hasattr(product, "transposed") else _Transposed(product, index, aval)
 
 
-def batched(product: Any, axes: tuple[int | None, int | None]) -> Product:
+def batched(product: Product, axes: tuple[int | None, int | None]) -> Product:
     """Return the product of arrays with these additional axes. The result has the additional axis 0."""
     return product.batched(axes) if hasattr(product, "batched") else _Batched(product, axes)
 
@@ -157,7 +179,7 @@ def _transpose(index: int, cotangent: jax.Array, a: Any, b: Any, *, forms: tuple
     return _bind(other, cotangent, tuple(transposed(form, index, aval) for form in forms))
 
 
-def _batch(arrays: Any, axes: Any, *, forms: tuple[Product, ...]) -> tuple[jax.Array, int]:
+def _batch(arrays: Sequence[jax.Array], axes: Any, *, forms: tuple[Product, ...]) -> tuple[jax.Array, int]:
     a, b = arrays
     if hasattr(forms[1], "batched"):  # a kernel
         a, b = (x if axis is None else jax.numpy.moveaxis(x, axis, 0) for x, axis in zip(arrays, axes, strict=True))
@@ -170,7 +192,9 @@ def _run(a: jax.Array, b: jax.Array, *, forms: tuple[Product, ...]) -> jax.Array
         return _compiled(a, b, forms=forms)
 
 
-def _lower(index: int, context: Any, a: Any, b: Any, *, forms: tuple[Any, ...]) -> Any:
+def _lower(
+    index: int, context: mlir.LoweringRuleContext, a: mlir.ir.Value, b: mlir.ir.Value, *, forms: tuple[Any, ...]
+) -> Any:
     chosen = forms[index]
     if hasattr(chosen, "fallback"):
         if context.module_context.lowering_parameters.for_export:  # a kernel may be missing elsewhere
@@ -181,7 +205,7 @@ def _lower(index: int, context: Any, a: Any, b: Any, *, forms: tuple[Any, ...]) 
 
 
 @functools.lru_cache(maxsize=4096)  # a model repeats its shapes: each is traced forward, backward and in every jit
-def _result_type(form: Product, a: Any, b: Any) -> Any:
+def _result_type(form: Product, a: ShapedArray, b: ShapedArray) -> Any:
     return jax.make_jaxpr(form)(a, b).out_avals[0]
 
 

@@ -56,13 +56,15 @@ def recur(
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _recur(mode: str, reverse: bool, gates: Any, state: State, weights: Weights, mask: Any) -> tuple[jax.Array, State]:
+def _recur(
+    mode: str, reverse: bool, gates: jax.Array, state: State, weights: Weights, mask: jax.Array | None
+) -> tuple[jax.Array, State]:
     h, state, _ = run(mode, reverse, gates, state, weights, mask, keep=False)
     return h, state
 
 
 @functools.partial(_recur.defjvp, symbolic_zeros=True)
-def _recur_jvp(mode: str, reverse: bool, primals: Any, tangents: Any) -> Any:
+def _recur_jvp(mode: str, reverse: bool, primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
     (gates, state, weights, mask), (d_gates, d_state, d_weights, _) = primals, tangents
     h, last, (before, kept) = run(mode, reverse, gates, state, weights, mask, keep=True)
     d_gates = _filled(d_gates, gates)
@@ -86,11 +88,12 @@ def push(
         outer: what the tangent of a projection adds to that of h, (T, B, P), or None.
         mode, reverse, weights, mask: as in `recur`.
     """
+    w_hh: Any = weights[0]
 
-    def step(d_state: State, xs: Any) -> tuple[State, jax.Array]:
+    def step(d_state: State, xs: tuple[Any, ...]) -> tuple[State, jax.Array]:
         d_gates, outer, kept, mask = xs
         # The transpose of this form reads w_hh along its rows. `@ w_hh.T` took twice the time on CPU.
-        pushed = lax.dot_general(d_state[0], weights[0], (((1,), (1,)), ((), ())))
+        pushed = lax.dot_general(d_state[0], w_hh, (((1,), (1,)), ((), ())))
         d_gates = d_gates + MODES[mode].into_gates(pushed, kept)
         new = MODES[mode].linear(d_gates, d_state, weights, kept, outer)
         new = _kept_where(mask, new, d_state)
@@ -108,7 +111,7 @@ def run(
     """
     transposed = weights[0].T  # type: ignore[union-attr]  # once, not at every step
 
-    def step(state: State, xs: Any) -> tuple[State, Any]:
+    def step(state: State, xs: tuple[Any, ...]) -> tuple[State, Any]:
         gates, mask = xs
         new, kept = MODES[mode].step(gates, state[0] @ transposed, state, weights)
         new = _kept_where(mask, new, state)
@@ -122,11 +125,11 @@ def _kept_where(mask: jax.Array | None, new: State, old: State) -> State:
     return new if mask is None else tuple(jnp.where(mask, n, o) for n, o in zip(new, old, strict=True))
 
 
-def _filled(tangent: Any, primal: jax.Array) -> jax.Array:
+def _filled(tangent: jax.Array | SymbolicZero, primal: jax.Array) -> jax.Array:
     return jnp.zeros_like(primal) if isinstance(tangent, SymbolicZero) else tangent
 
 
-def _product(x: jax.Array, matrix: Any) -> jax.Array | None:
+def _product(x: jax.Array, matrix: jax.Array | SymbolicZero | None) -> jax.Array | None:
     """Return `x matrixᵀ`, or None if `matrix` is None or a symbolic zero."""
     if matrix is None or isinstance(matrix, SymbolicZero):
         return None
@@ -143,16 +146,16 @@ class _Elman:
         x = gates + pushed
         return (self.act(x),), self.slope(x)
 
-    def weights_moved(self, before: jax.Array, kept: Any, d_weights: Weights) -> tuple[Any, Any]:
+    def weights_moved(self, before: jax.Array, kept: jax.Array, d_weights: Weights) -> tuple[Any, Any]:
         """Return what the tangents of the weights add to two other tangents: to that of the gates (through `h W_hhᵀ`),
         and to that of h (through a projection).
         """
         return _product(before, d_weights[0]), None
 
-    def into_gates(self, pushed: jax.Array, kept: Any) -> jax.Array:
+    def into_gates(self, pushed: jax.Array, kept: jax.Array) -> jax.Array:
         return pushed
 
-    def linear(self, d_gates: jax.Array, d_state: State, weights: Weights, kept: Any, outer: Any) -> State:
+    def linear(self, d_gates: jax.Array, d_state: State, weights: Weights, kept: jax.Array, outer: Any) -> State:
         return (kept * d_gates,)
 
 
@@ -174,17 +177,19 @@ class _LSTM:
             return (o * shown, c), (*kept, None)
         return (_product(o * shown, projection), c), (*kept, o * shown)  # type: ignore[return-value]
 
-    def weights_moved(self, before: jax.Array, kept: Any, d_weights: Weights) -> tuple[Any, Any]:
+    def weights_moved(self, before: jax.Array, kept: tuple[jax.Array, ...], d_weights: Weights) -> tuple[Any, Any]:
         return _product(before, d_weights[0]), _product(kept[3], d_weights[1])
 
-    def into_gates(self, pushed: jax.Array, kept: Any) -> jax.Array:
+    def into_gates(self, pushed: jax.Array, kept: tuple[jax.Array, ...]) -> jax.Array:
         return pushed
 
-    def linear(self, d_gates: jax.Array, d_state: State, weights: Weights, kept: Any, outer: Any) -> State:
+    def linear(
+        self, d_gates: jax.Array, d_state: State, weights: Weights, kept: tuple[jax.Array, ...], outer: Any
+    ) -> State:
         slopes, f, slope_of_c, _ = kept
         i, f_gate, g, o = jnp.split(slopes * d_gates, 4, -1)
         c = f * d_state[1] + (i + f_gate + g)
-        h = o + slope_of_c * c
+        h: Any = o + slope_of_c * c
         if weights[1] is not None:
             h = _product(h, weights[1])
         return h if outer is None else h + outer, c
@@ -206,19 +211,21 @@ class _GRU:
         slopes = [by_n * candidate * r * not_r, (before - n) * z * not_z, by_n]
         return (n + z * (before - n),), (jnp.concatenate(slopes, -1), z, r)
 
-    def weights_moved(self, before: jax.Array, kept: Any, d_weights: Weights) -> tuple[Any, Any]:
+    def weights_moved(self, before: jax.Array, kept: tuple[jax.Array, ...], d_weights: Weights) -> tuple[Any, Any]:
         pushed, bias = _product(before, d_weights[0]), d_weights[1]
         if bias is None or isinstance(bias, SymbolicZero):
             return pushed, None
         moved = jnp.pad(bias, (2 * bias.size, 0))
         return jnp.broadcast_to(moved, (*before.shape[:2], moved.size)) if pushed is None else pushed + moved, None
 
-    def into_gates(self, pushed: jax.Array, kept: Any) -> jax.Array:
+    def into_gates(self, pushed: jax.Array, kept: tuple[jax.Array, ...]) -> jax.Array:
         r = kept[2]
         others, candidate = jnp.split(pushed, [2 * r.shape[-1]], -1)
         return jnp.concatenate([others, r * candidate], -1)
 
-    def linear(self, d_gates: jax.Array, d_state: State, weights: Weights, kept: Any, outer: Any) -> State:
+    def linear(
+        self, d_gates: jax.Array, d_state: State, weights: Weights, kept: tuple[jax.Array, ...], outer: Any
+    ) -> State:
         slopes, z, _ = kept
         r, z_gate, n = jnp.split(slopes * d_gates, 3, -1)
         return (z * d_state[0] + (r + z_gate + n),)

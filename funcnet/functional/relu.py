@@ -6,10 +6,10 @@ compatibility with torch, and ignored because arrays are immutable.
 """
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from funcnet.functional import checks
 from funcnet.functional.sharding import placed
@@ -222,7 +222,7 @@ def rrelu(
     return _leaky(input, slopes)
 
 
-def _leaky(input: jax.Array, slope: Any) -> jax.Array:
+def _leaky(input: jax.Array, slope: ArrayLike) -> jax.Array:
     x = input.astype(checks.wide_dtype(input))
     return jnp.where(x > 0, x, x * jnp.asarray(slope, x.dtype)).astype(input.dtype)
 

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from funcnet.functional import checks
 from funcnet.functional.dropout import dropout as drop
@@ -37,7 +38,7 @@ def rnn_tanh(
     bidirectional: bool,
     batch_first: bool,
     *,
-    lengths: Any = None,
+    lengths: ArrayLike | None = None,
     rng: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Run layers of `h_t = tanh(x_t W_ihᵀ + b_ih + h_{t-1} W_hhᵀ + b_hh)` over time.
@@ -98,7 +99,7 @@ def rnn_relu(
     bidirectional: bool,
     batch_first: bool,
     *,
-    lengths: Any = None,
+    lengths: ArrayLike | None = None,
     rng: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Run the layers of `rnn_tanh` with max(·, 0) in place of tanh.
@@ -126,7 +127,7 @@ def lstm(
     bidirectional: bool,
     batch_first: bool,
     *,
-    lengths: Any = None,
+    lengths: ArrayLike | None = None,
     rng: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Run layers of long short-term memory (LSTM), which apply `lstm_cell` at every step.
@@ -168,7 +169,7 @@ def gru(
     bidirectional: bool,
     batch_first: bool,
     *,
-    lengths: Any = None,
+    lengths: ArrayLike | None = None,
     rng: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Run layers of gated recurrent units (GRU), which apply `gru_cell` at every step.
@@ -199,7 +200,7 @@ def gru(
 def _layers(
     where: str,
     mode: str,
-    input: Any,
+    input: jax.Array,
     hx: list[Any],
     params: Sequence[Any],
     has_biases: bool,
@@ -208,8 +209,8 @@ def _layers(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
-    lengths: Any,
-    rng: Any,
+    lengths: ArrayLike | None,
+    rng: jax.Array | None,
 ) -> tuple[jax.Array, list[jax.Array]]:
     """Check the arguments, run all layers, and return (output of the last layer, last states of every layer and
     direction).
@@ -259,7 +260,7 @@ def _gates(mode: str, x: jax.Array, params: Sequence[Any], has_biases: bool) -> 
     return linear(x, w_ih, bias), (w_hh, projection)
 
 
-def _mask(where: str, lengths: Any, x: jax.Array) -> jax.Array | None:
+def _mask(where: str, lengths: ArrayLike | None, x: jax.Array) -> jax.Array | None:
     """Return a mask (T, B, 1) that is True for the valid steps, or None if all steps are valid."""
     if lengths is None:
         return None
@@ -281,7 +282,7 @@ def _mask(where: str, lengths: Any, x: jax.Array) -> jax.Array | None:
 def _checked(
     where: str,
     mode: str,
-    input: Any,
+    input: jax.Array,
     hx: list[Any],
     params: Sequence[Any],
     has_biases: bool,

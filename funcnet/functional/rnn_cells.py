@@ -5,7 +5,7 @@ argument names. The functions that process a whole sequence are in `rnn.py`. Hal
 float32, and the results are rounded once at the end.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -151,12 +151,23 @@ def gru_cell(
     return (n + z * (h - n)).astype(dtype)
 
 
-def _elman_cell(where: str, act: Any, input: Any, hx: Any, *weights: Any) -> jax.Array:
+def _elman_cell(
+    where: str, act: Callable[[jax.Array], jax.Array], input: jax.Array, hx: jax.Array, *weights: Any
+) -> jax.Array:
     by_input, by_state, _, dtype = _cell(where, 1, input, [hx], *weights)
     return act(by_input + by_state).astype(dtype)
 
 
-def _cell(where: str, gates: int, input: Any, hx: list[Any], w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Any:
+def _cell(
+    where: str,
+    gates: int,
+    input: jax.Array,
+    hx: list[Any],
+    w_ih: jax.Array,
+    w_hh: jax.Array,
+    b_ih: jax.Array | None,
+    b_hh: jax.Array | None,
+) -> Any:
     """Check the arguments of a cell, and return (`x W_ihᵀ + b_ih`, `h W_hhᵀ + b_hh`, states, dtype of the result). The
     returned arrays are at least float32.
     """
@@ -184,7 +195,7 @@ def _cell(where: str, gates: int, input: Any, hx: list[Any], w_ih: Any, w_hh: An
     return by_input, linear(states[0], w_hh.astype(wide), b_hh), states, input.dtype
 
 
-def pair(where: str, hx: Any) -> list[Any]:
+def pair(where: str, hx: Sequence[jax.Array]) -> list[Any]:
     if isinstance(hx, (tuple, list)) and len(hx) == 2:
         return list(hx)
     got = f"a sequence of length {len(hx)}" if isinstance(hx, (tuple, list)) else type(hx).__name__

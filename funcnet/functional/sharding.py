@@ -151,7 +151,7 @@ def _carried(array: jax.Array, spec: Sequence[Any], shape: Sequence[int]) -> lis
     return wanted
 
 
-def _names(entry: Any) -> tuple[Any, ...]:
+def _names(entry: object) -> tuple[Any, ...]:
     return () if entry is None else entry if isinstance(entry, tuple) else (entry,)
 
 

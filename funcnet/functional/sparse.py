@@ -10,7 +10,6 @@ counted, and changes no row. An id of -1 is out of range, and does not mean the 
 """
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -259,7 +258,12 @@ def _rows(
 
 @_rows.defjvp
 def _rows_jvp(
-    max_norm: float | None, norm_type: float, padding_idx: int | None, by_frequency: bool, primals: Any, tangents: Any
+    max_norm: float | None,
+    norm_type: float,
+    padding_idx: int | None,
+    by_frequency: bool,
+    primals: tuple[jax.Array, ...],
+    tangents: tuple[jax.Array, ...],
 ) -> tuple[jax.Array, jax.Array]:
     weight, ids = primals
     table = tangents[0].astype(checks.wide_dtype(weight))

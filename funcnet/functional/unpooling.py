@@ -159,7 +159,7 @@ def _put(x: jax.Array, places: jax.Array, size: int) -> jax.Array:
 
 
 @_put.defjvp
-def _put_jvp(size: int, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+def _put_jvp(size: int, primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
     """Compute the tangent as if entries with the same index were added, so that entries that are overwritten get a
     gradient too. torch's backward pass does the same.
     """

@@ -240,7 +240,7 @@ def _targets(
     return sizes, (None,) * rank if recompute else factors
 
 
-def _number(where: str, factor: Any) -> float:
+def _number(where: str, factor: float) -> float:
     try:
         number = float(factor)
     except (TypeError, ValueError):

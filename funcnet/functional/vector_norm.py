@@ -4,7 +4,6 @@ zero vector is 0.
 
 import functools
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -51,7 +50,9 @@ def vector_norm(x: jax.Array, p: float, axes: int | tuple[int, ...], share: bool
 
 
 @vector_norm.defjvp
-def _vector_norm_jvp(p: float, axes: Any, share: bool, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+def _vector_norm_jvp(
+    p: float, axes: tuple[int, ...], share: bool, primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]
+) -> tuple[jax.Array, jax.Array]:
     (x,), (dx,) = primals, tangents
     norm = vector_norm(x, p, axes, share)
     return norm, (norm_slope(x, norm, p, axes, share) * dx).sum(axes, keepdims=True)

@@ -49,7 +49,7 @@ class Answer(TrainedHead, Spans):
     def read(self, path: Path, *, labelled: bool) -> list[Question]:
         return read_squad(path, labelled=labelled)
 
-    def example(self, item: Any, where: str) -> Question | None:
+    def example(self, item: object, where: str) -> Question | None:
         if not isinstance(item, tuple) or len(item) != 2 or not all(isinstance(one, str) for one in item):
             return None
         return Question("", *item, answers=(), has_answer=None, where=where)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from funcnet.heads.encoding import TokenRow
+from funcnet.tree import PyTree
 
 __all__ = ["FINE_LENGTHS", "LENGTHS", "Bucketed", "bucket", "pad"]
 
@@ -164,7 +165,7 @@ class Bucketed:
         return self.function(*model, self.shard(pad(rows, size, length, self.pad_id)))
 
 
-def _fetch(indices: list[int], outputs: Any, found: list[Any]) -> None:
+def _fetch(indices: list[int], outputs: PyTree, found: list[Any]) -> None:
     leaves, structure = jax.tree.flatten(jax.device_get(outputs))
     for place, index in enumerate(indices):
         found[index] = jax.tree.unflatten(structure, [leaf[place] for leaf in leaves])

@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from funcnet import losses
+from funcnet import losses, nn
 from funcnet.heads import metrics
 from funcnet.heads.encoding import Encoded, TextEncoder
 from funcnet.heads.head import Batch, Forward, Output, Sums, TrainedHead, count_right, softmax
 from funcnet.heads.reading.examples import DEFAULT, ChoiceExample, Columns, read_choices
+from funcnet.tree import Params, State
 
 __all__ = ["Choice"]
 
@@ -48,7 +49,7 @@ class Choice(TrainedHead):
     def read(self, path: Path, *, labelled: bool) -> list[ChoiceExample]:
         return read_choices(path, self.columns, labelled=labelled)
 
-    def example(self, item: Any, where: str) -> ChoiceExample | None:
+    def example(self, item: object, where: str) -> ChoiceExample | None:
         if not isinstance(item, tuple) or len(item) != 2 or not isinstance(item[0], str):
             return None
         choices = item[1]
@@ -77,13 +78,13 @@ class Choice(TrainedHead):
         loss = losses.cross_entropy(outputs, batch["labels"]).sum
         return {self.term: {"loss": loss, "accuracy": count_right(outputs, batch["labels"])}}
 
-    def forward(self, net: Any, tokenizer: Tokenizer) -> Forward:
+    def forward(self, net: nn.Module, tokenizer: Tokenizer) -> Forward:
         """Return a function that runs the model on rows with one choice each, so that items may have any number of
         choices.
         """
         plain = super().forward(net, tokenizer)
 
-        def run(params: Any, state: Any, batch: Batch) -> jax.Array:
+        def run(params: Params, state: State, batch: Batch) -> jax.Array:
             logits: jax.Array = plain(params, state, {name: array[:, None] for name, array in batch.items()})
             return logits[:, 0]
 

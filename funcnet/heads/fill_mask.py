@@ -11,10 +11,11 @@ import jax
 import jax.numpy as jnp
 from tokenizers import Tokenizer
 
-from funcnet import text
+from funcnet import nn, text
 from funcnet.heads.encoding import Encoded, TextEncoder
 from funcnet.heads.head import Batch, Forward, Head
 from funcnet.heads.reading.examples import TextExample
+from funcnet.tree import Params, State
 
 __all__ = ["Guess", "MaskedWords"]
 
@@ -53,7 +54,7 @@ class MaskedWords(Head):
     def architectures(cls) -> tuple[str, ...]:
         return "BertForPreTraining", cls.architecture
 
-    def example(self, item: Any, where: str) -> TextExample | None:
+    def example(self, item: object, where: str) -> TextExample | None:
         return TextExample(item, None, None, where) if isinstance(item, str) else None
 
     def encode(self, examples: Iterable[TextExample], encoder: TextEncoder) -> Iterator[Encoded]:
@@ -72,7 +73,7 @@ class MaskedWords(Head):
             name = encoder.tokenizer.id_to_token
             yield Encoded([found], detail=(found.tokens.count("[MASK]"), name))
 
-    def forward(self, net: Any, tokenizer: Tokenizer) -> Forward:
+    def forward(self, net: nn.Module, tokenizer: Tokenizer) -> Forward:
         mask_id, words = text.special_ids(tokenizer)["[MASK]"], tokenizer.get_vocab_size()
         count = min(self.guesses, words)
 
@@ -84,7 +85,7 @@ class MaskedWords(Head):
             scores = head(jnp.take_along_axis(hidden, places[:, :, None], axis=1))[:, :, :words]
             return jax.lax.top_k(jax.nn.softmax(scores.astype(jnp.float32)), count)
 
-        def run(params: Any, state: Any, batch: Batch) -> Any:
+        def run(params: Params, state: State, batch: Batch) -> Any:
             ids, inputs = batch["input_ids"], (batch["input_ids"], batch["attention_mask"], batch["token_type_ids"])
             if hasattr(net, "bert"):
                 encoder, heads = (net.subtree(name, params, state) for name in ("bert", "cls"))
@@ -98,7 +99,7 @@ class MaskedWords(Head):
             order = jnp.pad(order, ((0, 0), (0, -ids.shape[1] % SLOTS)))
             most = jnp.max(jnp.sum(masked, axis=1))
 
-            def some(carry: Any) -> Any:
+            def some(carry: tuple[Any, ...]) -> Any:
                 start, found = carry
                 new = likeliest(head, hidden, jax.lax.dynamic_slice_in_dim(order, start, SLOTS, axis=1))
                 put = lambda old, part: jax.lax.dynamic_update_slice_in_dim(old, part, start, axis=1)

@@ -25,7 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from funcnet import nn
 from funcnet.heads.encoding import Encoded, TextEncoder
+from funcnet.tree import Params, State
 
 __all__ = [
     "Batch",
@@ -116,7 +118,7 @@ class Head(ABC):
         """Description of the items that `example` accepts, such as "a text", for error messages."""
 
     @abstractmethod
-    def example(self, item: Any, where: str) -> Any | None:
+    def example(self, item: object, where: str) -> Any | None:
         """Convert an item that a caller of the model passes, such as a text, to an example. Return None if the item has
         the wrong type. `where` is the place of the item, for error messages.
         """
@@ -141,13 +143,13 @@ class Head(ABC):
         call this method.
         """
 
-    def forward(self, net: Any, tokenizer: Tokenizer) -> Forward:
+    def forward(self, net: nn.Module, tokenizer: Tokenizer) -> Forward:
         """Return the function of the model that serving compiles, `(params, state, batch) -> float32 outputs (B,
         …)`.
         """
         forward = make_forward(net)
 
-        def run(params: Any, state: Any, batch: Batch) -> jax.Array:
+        def run(params: Params, state: State, batch: Batch) -> jax.Array:
             return forward(params, state, batch, False, None)[0].astype(jnp.float32)
 
         return run
@@ -247,11 +249,13 @@ class TrainedHead(Head):
     def sums(self, outputs: jax.Array, batch: Batch) -> Sums:
         """Return the loss and the metrics of a batch, as sums over its entries (see `train.step`)."""
 
-    def objective(self, net: Any) -> Callable[..., tuple[Sums, Any]]:
+    def objective(self, net: nn.Module) -> Callable[..., tuple[Sums, Any]]:
         """Return the objective of a model with this head, for `train.make_step`."""
         forward = make_forward(net)
 
-        def objective(params: Any, state: Any, batch: Batch, *, training: bool, rng: Any) -> tuple[Sums, Any]:
+        def objective(
+            params: Params, state: State, batch: Batch, *, training: bool, rng: jax.Array | None
+        ) -> tuple[Sums, Any]:
             outputs, state = forward(params, state, batch, training, rng)
             return self.sums(outputs, batch), state
 
@@ -303,15 +307,17 @@ class TrainedHead(Head):
         return ""
 
 
-def make_forward(net: Any) -> Callable[..., tuple[jax.Array, Any]]:
+def make_forward(net: nn.Module) -> Callable[..., tuple[jax.Array, Any]]:
     """Return `forward(params, state, batch, training, rng) -> (outputs, state)`.
 
     If the model has several outputs, they are stacked along a new last axis.
     """
 
-    def forward(params: Any, state: Any, batch: Batch, training: bool, rng: Any) -> tuple[jax.Array, Any]:
+    def forward(
+        params: Params, state: State, batch: Batch, training: bool, rng: jax.Array | None
+    ) -> tuple[jax.Array, Any]:
         names = ("attention_mask", "token_type_ids")
-        given = {name: batch[name] for name in names}
+        given: dict[str, Any] = {name: batch[name] for name in names}
         out, state = net.apply(params, state, batch["input_ids"], **given, training=training, rng=rng)
         return jnp.stack(out, axis=-1) if isinstance(out, tuple) else out, state
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Values = Any  # an argument of numpy.asarray
+Values = Sequence[Any] | NDArray[Any]
 
 __all__ = ["accuracy", "confusion", "f1_binary", "f1_macro", "f1_micro", "matthews", "pearson", "spearman"]
 
@@ -36,7 +36,7 @@ def confusion(labels: Values, predicted: Values, classes: int) -> NDArray[np.int
     return table
 
 
-def f1_binary(labels: Values, predicted: Values) -> float:
+def f1_binary(labels: Any, predicted: Any) -> float:
     """Return the F1 score of class 1, or 0 if class 1 does not occur. The score is 2 r / (l + p): r examples have label
     1 and prediction 1, l examples have label 1, and p examples have prediction 1.
 
@@ -90,7 +90,7 @@ def matthews(labels: Values, predicted: Values) -> float:
     return float(covariance / np.sqrt(spread)) if spread > 0 else 0.0
 
 
-def pearson(x: Values, y: Values) -> float:
+def pearson(x: Any, y: Any) -> float:
     """Return the linear correlation of x and y, N numbers each, or 0 if all values of x, or all values of y, are equal.
 
     >>> round(pearson([1, 2, 3], [2, 4, 7]), 4)

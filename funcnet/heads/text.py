@@ -82,7 +82,7 @@ class TextHead(TrainedHead):
             return "a tuple of two texts"
         return f"{'a tuple of two texts' if self.pairs else 'one text'}, as in fine-tuning"
 
-    def example(self, item: Any, where: str) -> TextExample | None:
+    def example(self, item: object, where: str) -> TextExample | None:
         texts = (item,) if isinstance(item, str) else item
         if not isinstance(texts, tuple) or not all(isinstance(one, str) for one in texts):
             return None

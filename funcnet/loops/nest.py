@@ -6,7 +6,7 @@ operations need no arrays between them. Reshapes, transposes, broadcasts and sli
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -121,7 +121,7 @@ class Nest:
             self.outputs.append(place)
         return self.arguments[place]
 
-    def let(self, ctype: str, *pieces: Any) -> str:
+    def let(self, ctype: str, *pieces: Hashable) -> str:
         """Append the definition of a C variable, unless the nest already has it, and return the variable's name."""
         key = (ctype, pieces)
         if key not in self.memo:
@@ -129,7 +129,7 @@ class Nest:
             self.lines.append((f"{ctype} {name} = ", *pieces, ";"))
         return self.memo[key]
 
-    def integer(self, size: int, *pieces: Any) -> Index:
+    def integer(self, size: int, *pieces: Hashable) -> Index:
         """Define a new integer variable with a value from 0 to size - 1, and return the variable as an index."""
         name = self.let("int", *pieces)
         self.sizes[name] = size
@@ -177,7 +177,7 @@ class Nest:
         self.loads.append((place, position, name))
         return name
 
-    def scalar(self, key: Any, text: str, dtype: np.dtype) -> str:
+    def scalar(self, key: Hashable, text: str, dtype: np.dtype) -> str:
         """Return the name of a number in the kernel. Equal numbers with different keys have different names."""
         if key not in self.scalars:
             ctype = {"float32": "float", "uint32": "unsigned"}.get(str(dtype), "int")  # the type of the literal

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from jax.typing import ArrayLike
 
 __all__ = ["ELEMENTWISE", "ArrayValue", "Block", "Operation", "needed", "read_by"]
 
@@ -56,7 +57,7 @@ class ArrayValue:
         return self.size * self.dtype.itemsize
 
     @classmethod
-    def of(cls, array: Any) -> "ArrayValue":
+    def of(cls, array: "ArrayLike") -> "ArrayValue":
         """Return a constant value."""
         array = np.asarray(array)
         return cls(array.shape, array.dtype, array)

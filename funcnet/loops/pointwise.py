@@ -45,7 +45,7 @@ def cost(operation: Operation) -> int:
     return 5 if operation.name in _SLOW else 1
 
 
-def literal(number: Any, dtype: np.dtype) -> str:
+def literal(number: float, dtype: np.dtype) -> str:
     """Return a number as a literal in C.
 
     Example:

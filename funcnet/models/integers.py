@@ -4,7 +4,7 @@ Letters: `B batch, T sequence, S masked positions per row, V vocabulary, C chann
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -91,10 +91,10 @@ class IntegerModel(nn.Module):
 
     def forward(
         self,
-        inputs: Any,
-        attention_mask: Any = None,
-        token_type_ids: Any = None,
-        masked_positions: Any = None,
+        inputs: jax.Array,
+        attention_mask: jax.Array | None = None,
+        token_type_ids: jax.Array | None = None,
+        masked_positions: jax.Array | None = None,
     ) -> Any:
         if self.lengths == (0,):
             return self._rows(0, (inputs,))
@@ -116,7 +116,7 @@ class IntegerModel(nn.Module):
             leaves[0] = jnp.take_along_axis(leaves[0], masked_positions[:, :, None], axis=1)
         return jax.tree.unflatten(structure, leaves)
 
-    def _rows(self, length: int, arrays: Any) -> Any:
+    def _rows(self, length: int, arrays: Sequence[jax.Array]) -> Any:
         """Run an integer net, which takes one row at a time, on each row of a batch."""
         names = self.buffer_names[length]
         constants = {number: getattr(self, name) for number, name in names.items()}

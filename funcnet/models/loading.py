@@ -24,10 +24,10 @@ from funcnet.nn.core.state_dict import disagreements, entries_of
 from funcnet.nn.core.state_dict import load as load_state_dict
 from funcnet.parallel import Layout
 from funcnet.random import is_key
+from funcnet.tree import Tree
 
 __all__ = ["Naming", "choose_layers", "fill", "load", "read_arrays"]
 
-Tree = dict[str, Any]
 Arrays = Mapping[str, Any]
 
 SHOWN = 12  # largest number of ignored names, or of bad ones, that a warning lists
@@ -222,7 +222,7 @@ def _sharded(model: nn.Module, arrays: Arrays, new: list[str], key: jax.Array, l
     # arrays of the right shape that need no memory; the others are drawn
     read = {name: np.broadcast_to(np.zeros((), shapes[name].dtype), shapes[name].shape) for name in homes}
 
-    def put(name: str, array: Any) -> jax.Array:
+    def put(name: str, array: jax.Array | np.ndarray | SlicedArray) -> jax.Array:
         if isinstance(array, SlicedArray):
             return jax.make_array_from_callback(array.shape, shardings[name], array.__getitem__)
         return layout.place(array, shardings[name])

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from funcnet import functional as F
 from funcnet.functional import checks
@@ -77,7 +78,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         div_value: float = 4.0,
         head_bias: bool = False,
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__()
         cutoffs = list(cutoffs)
@@ -128,7 +129,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         output = within - F.cross_entropy(self.head(input), place, ignore_index=-100, reduction="none")
         return _ASMoutput(output.reshape(target_.shape), -output.mean())
 
-    def index_range(self, *inputs: Any) -> IndexRange | None:
+    def index_range(self, *inputs: jax.Array) -> IndexRange | None:
         """Return the target classes and the range that they must lie in, so that `nn.checked` can check them."""
         return IndexRange("target", inputs[1], self.n_classes) if len(inputs) > 1 else None
 

@@ -3,10 +3,12 @@
 Letters: `B batch, H heads, L queries, S keys, D embed_dim`.
 """
 
+from collections.abc import Hashable
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from funcnet import functional as F
 from funcnet.functional import checks
@@ -95,8 +97,8 @@ class MultiheadAttention(Module):
         vdim: int | None = None,
         batch_first: bool = False,
         *,
-        dtype: Any = None,
-        axis_name: Any = None,
+        dtype: DTypeLike | None = None,
+        axis_name: Hashable | None = None,
         context_parallel: Literal["ring", "gather"] = "ring",
         block_size: int | None = None,
     ):

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from funcnet.functional.batchnorm import batch_norm_and_count
 from funcnet.nn import init
@@ -40,7 +41,7 @@ class RunningNorm(Module):
         track_running_stats: bool = True,
         *,
         bias: bool = True,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__()
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
@@ -275,7 +276,7 @@ class SyncBatchNorm(BatchNorm):
         axis_index_groups: Groups = None,
         *,
         bias: bool = True,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, bias=bias, dtype=dtype)
         self.axis_name, self.axis_index_groups = axis_name, axis_index_groups
@@ -346,7 +347,7 @@ class SyncBatchNorm(BatchNorm):
 _NO_LOSS = {"reset_parameters", "extra_repr", "ranks"}  # may be lost, because they affect only construction and display
 
 
-def _as_batch(mask: jax.Array | None, count: jax.Array, dtype: Any) -> jax.Array:
+def _as_batch(mask: jax.Array | None, count: jax.Array, dtype: DTypeLike) -> jax.Array:
     """Return the array 0 if `mask` excludes the entire batch on every device, and the array 1 otherwise.
 
     BatchNorm adds the result to `num_batches_tracked`. If `mask` is None, the result is 1 even for an empty batch, as

@@ -11,11 +11,12 @@ from typing import Any
 from funcnet.nn.core.description import Description, is_torchs
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parts import frame_of, set_frame, slots, with_children
+from funcnet.tree import PyTree
 
 __all__ = ["ModuleDict", "ModuleList", "Numbered", "Sequential", "pairs"]
 
 
-def pairs(where: str, given: Any) -> list[tuple[str, Any]]:
+def pairs(where: str, given: object) -> list[tuple[str, Any]]:
     """Return `given` as a list of (name, value) pairs. `given` may be a mapping, another object with `items()`, or an
     iterable of pairs.
     """
@@ -148,7 +149,7 @@ class Numbered(_Container):
         del self[key]
         return module
 
-    def __iadd__(self, other: Any) -> Any:
+    def __iadd__(self, other: Iterable[Any]) -> Any:
         return self.extend(other)
 
 
@@ -175,7 +176,7 @@ class Sequential(Numbered):
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Sequential.html
     """
 
-    def __init__(self, *args: Any):
+    def __init__(self, *args: Module | Mapping[str, Module]):
         super().__init__()
         if len(args) == 1 and isinstance(args[0], Mapping):
             for name, module in args[0].items():
@@ -186,15 +187,15 @@ class Sequential(Numbered):
     def _sliced(self, entries: list[tuple[str, Any]]) -> dict[str, Any]:
         return dict(entries)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: PyTree) -> Any:
         for module in self:
             input = module(input)
         return input
 
-    def __add__(self, other: Any) -> "Sequential":
+    def __add__(self, other: Iterable[Any]) -> "Sequential":
         return Sequential(*self, *_sequential(other))
 
-    def __iadd__(self, other: Any) -> Any:
+    def __iadd__(self, other: Iterable[Any]) -> Any:
         return self.extend(_sequential(other))
 
     def __mul__(self, times: int) -> "Sequential":
@@ -206,7 +207,7 @@ class Sequential(Numbered):
         return self.extend(list(self) * (_repeats(times) - 1))
 
 
-def _sequential(other: Any) -> Sequential:
+def _sequential(other: object) -> Sequential:
     if not isinstance(other, Sequential):
         raise TypeError(
             f"Sequential: only a Sequential can be added; expected a Sequential, got {type(other).__name__}. "
@@ -215,7 +216,7 @@ def _sequential(other: Any) -> Sequential:
     return other
 
 
-def _repeats(times: Any) -> int:
+def _repeats(times: object) -> int:
     if not isinstance(times, int):
         raise TypeError(
             f"Sequential: the number of repetitions is not an int; expected an int, got {type(times).__name__}."
@@ -275,7 +276,7 @@ class ModuleDict(_Container):
         if modules is not None:
             self.update(modules)
 
-    def update(self, modules: Any) -> None:
+    def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
         """Add the modules of a mapping, another ModuleDict, or an iterable of (name, module) pairs."""
         for name, module in pairs(f"{type(self).__name__}.update", modules):
             self[name] = module

@@ -7,6 +7,7 @@ import math
 from typing import Any, ClassVar
 
 import jax
+from jax.typing import DTypeLike
 
 from funcnet import functional as F
 from funcnet.functional import checks
@@ -39,7 +40,7 @@ class Convolution(Module):
         bias: bool = True,
         padding_mode: str = "zeros",
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__()
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups

@@ -4,9 +4,9 @@ Letters: `B batch, C channels, L length, D depth, H height, W width, k kernel si
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
+from jax.typing import DTypeLike
 
 from funcnet import functional as F
 from funcnet.functional.checks import Ints
@@ -29,7 +29,7 @@ class ConvTranspose(Convolution):
         dilation: Ints = 1,
         padding_mode: str = "zeros",
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ):
         if padding_mode != "zeros":
             raise ValueError(

@@ -7,6 +7,7 @@ einops is not a dependency of funcnet, so `funcnet.nn` does not import `funcnet.
 The functions of einops (`rearrange`, `repeat`, `reduce`, `einsum`, `pack`, `unpack`) work on JAX arrays as they are.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -117,13 +118,15 @@ class EinMix(_EinmixMixin, _Printed):
     Reference: https://einops.rocks/3-einmix-layer/
     """
 
-    def _create_parameters(self, weight_shape: Any, weight_bound: float, bias_shape: Any, bias_bound: float) -> None:
+    def _create_parameters(
+        self, weight_shape: Sequence[int], weight_bound: float, bias_shape: Sequence[int] | None, bias_bound: float
+    ) -> None:
         self.weight = Parameter(tuple(weight_shape), init.uniform(-weight_bound, weight_bound))
         bias = None if bias_shape is None else Parameter(tuple(bias_shape), init.uniform(-bias_bound, bias_bound))
         self.register_parameter("bias", bias)
 
     def _create_rearrange_layers(
-        self, before: str | None, before_sizes: Any, after: str | None, after_sizes: Any
+        self, before: str | None, before_sizes: Mapping[str, int], after: str | None, after_sizes: Mapping[str, int]
     ) -> None:
         self.pre_rearrange = None if before is None else Rearrange(before, **before_sizes)
         self.post_rearrange = None if after is None else Rearrange(after, **after_sizes)

@@ -111,7 +111,7 @@ def constant(val: float) -> Init:
     return functools.partial(init_arrays.constant, val=val)
 
 
-def is_constant(init: Any) -> bool:
+def is_constant(init: object) -> bool:
     """Return whether an init fills the array with one number, as `constant`, `ones` and `zeros` do."""
     return isinstance(init, functools.partial) and init.func is init_arrays.constant
 

@@ -8,10 +8,10 @@ Reference: https://docs.pytorch.org/docs/stable/nn.init.html
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 Shape = tuple[int, ...]
 
@@ -94,7 +94,9 @@ def _fan(shape: Shape, mode: str, where: str) -> int:
     return fans(shape, where)[mode == "fan_out"]
 
 
-def _draw(sample: Callable[..., jax.Array], key: jax.Array, shape: Shape, dtype: Any, **bounds: Any) -> jax.Array:
+def _draw(
+    sample: Callable[..., jax.Array], key: jax.Array, shape: Shape, dtype: DTypeLike, **bounds: float
+) -> jax.Array:
     """Draw a matrix with `sample` and reshape it to `shape`. On the CPU, XLA takes four times as long to compile the
     direct draw of a 4-D array. XLA can divide a matrix along both dimensions, but not a flat array along dimension 1 of
     its later shape.

@@ -4,10 +4,10 @@ Letters: `B batch, C channels, L length, D depth, H height, W width`. The batch 
 """
 
 import warnings
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from funcnet import functional as F
 from funcnet.nn.batchnorm import RunningNorm
@@ -25,7 +25,7 @@ class _InstanceNorm(RunningNorm):
         track_running_stats: bool = False,
         *,
         bias: bool = True,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, bias=bias, dtype=dtype)
 

@@ -4,9 +4,9 @@ Letters: `B batch, C channels, L length, D depth, H height, W width`. The batch 
 """
 
 import math
-from typing import Any
 
 import jax
+from jax.typing import DTypeLike
 
 from funcnet.functional.checks import Ints
 from funcnet.nn.conv import Conv1d, Conv2d, Conv3d, Convolution
@@ -32,7 +32,7 @@ class _Lazy(Convolution):
         if self.bias is not None:
             self.bias = Parameter(None, lazy.init_bias, dtype=self.bias.dtype)
 
-    def lazy_shapes(self, input: jax.Array, *args: Any, **kwargs: Any) -> dict[str, tuple[int, ...]]:
+    def lazy_shapes(self, input: jax.Array, *args: object, **kwargs: object) -> dict[str, tuple[int, ...]]:
         where, rank = type(self).__name__, self.rank
         if input.ndim not in (rank + 1, rank + 2):
             raise ValueError(
@@ -61,7 +61,7 @@ class _LazyConv(_Lazy):
         bias: bool = True,
         padding_mode: str = "zeros",
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__(
             0, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, dtype=dtype
@@ -82,7 +82,7 @@ class _LazyConvTranspose(_Lazy, ConvTranspose):
         dilation: Ints = 1,
         padding_mode: str = "zeros",
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__(
             0,

@@ -3,9 +3,8 @@
 Letters: `B batch, C channels, L length, D depth, H height, W width`.
 """
 
-from typing import Any
-
 import jax
+from jax.typing import DTypeLike
 
 from funcnet.nn.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, RunningNorm
 from funcnet.nn.core.parts import leaves
@@ -32,14 +31,14 @@ class _Lazy(RunningNorm):
         track_running_stats: bool = True,
         *,
         bias: bool = True,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__(0, eps, momentum, affine, track_running_stats, bias=bias, dtype=dtype)
         for name, leaf in leaves(self):
             if leaf.shape == (0,):
                 setattr(self, name, type(leaf)(None, leaf.init, dtype=leaf.dtype))
 
-    def lazy_shapes(self, input: jax.Array, *args: Any, **kwargs: Any) -> dict[str, tuple[int, ...]]:
+    def lazy_shapes(self, input: jax.Array, *args: object, **kwargs: object) -> dict[str, tuple[int, ...]]:
         self.check_input(input)
         channels = input.shape[self.channel_dimension(input)]
         return dict.fromkeys(("weight", "bias", "running_mean", "running_var"), (channels,))

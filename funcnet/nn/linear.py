@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import jax
+from jax.typing import DTypeLike
 
 from funcnet import functional as F
 from funcnet.nn import init
@@ -26,7 +27,7 @@ class Identity(Module):
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Identity.html
     """
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(self, *args: object, **kwargs: object):
         super().__init__()
 
     def forward(self, input: jax.Array) -> jax.Array:
@@ -60,7 +61,7 @@ class Linear(Module):
     weight: Any
     bias: Any
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True, *, dtype: Any = None):
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, *, dtype: DTypeLike | None = None):
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
         self.weight = Parameter((out_features, in_features), dtype=dtype)
@@ -109,7 +110,13 @@ class Bilinear(Module):
     bias: Any
 
     def __init__(
-        self, in1_features: int, in2_features: int, out_features: int, bias: bool = True, *, dtype: Any = None
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__()
         if in1_features <= 0:
@@ -159,7 +166,7 @@ class LazyLinear(Linear):
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.LazyLinear.html
     """
 
-    def __init__(self, out_features: int, bias: bool = True, *, dtype: Any = None):
+    def __init__(self, out_features: int, bias: bool = True, *, dtype: DTypeLike | None = None):
         super().__init__(0, out_features, bias, dtype=dtype)
         self.weight = Parameter(None, self.weight.init, dtype=dtype)
         if bias:

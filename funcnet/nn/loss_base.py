@@ -2,7 +2,9 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 
 from funcnet.functional import checks
 from funcnet.nn.core.checked import IndexRange
@@ -26,7 +28,7 @@ class WeightedLoss(Loss):
 
     def __init__(
         self,
-        weight: Any = None,
+        weight: jax.Array | np.ndarray | None = None,
         size_average: bool | None = None,
         reduce: bool | None = None,
         reduction: str = "mean",

@@ -5,9 +5,11 @@ Letters: `B batch, C classes, S further dimensions`.
 
 import math
 import warnings
-from typing import Any
+from collections.abc import Sequence
 
 import jax
+import numpy as np
+from jax.typing import ArrayLike, DTypeLike
 
 from funcnet import functional as F
 from funcnet.functional import checks
@@ -56,7 +58,7 @@ class CrossEntropyLoss(WeightedLoss):
 
     def __init__(
         self,
-        weight: Any = None,
+        weight: jax.Array | np.ndarray | None = None,
         size_average: bool | None = None,
         ignore_index: int = -100,
         reduce: bool | None = None,
@@ -76,7 +78,7 @@ class CrossEntropyLoss(WeightedLoss):
             label_smoothing=self.label_smoothing,
         )
 
-    def index_range(self, *inputs: Any) -> IndexRange | None:
+    def index_range(self, *inputs: jax.Array) -> IndexRange | None:
         """Return the target classes and the range that they must lie in, so that `nn.checked` can check them."""
         return class_range(inputs, self.ignore_index)
 
@@ -107,7 +109,7 @@ class NLLLoss(WeightedLoss):
 
     def __init__(
         self,
-        weight: Any = None,
+        weight: jax.Array | np.ndarray | None = None,
         size_average: bool | None = None,
         ignore_index: int = -100,
         reduce: bool | None = None,
@@ -119,7 +121,7 @@ class NLLLoss(WeightedLoss):
     def forward(self, input: jax.Array, target: jax.Array) -> jax.Array:
         return F.nll_loss(input, target, weight=self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
 
-    def index_range(self, *inputs: Any) -> IndexRange | None:
+    def index_range(self, *inputs: jax.Array) -> IndexRange | None:
         """Return the target classes and the range that they must lie in, so that `nn.checked` can check them."""
         return class_range(inputs, self.ignore_index)
 
@@ -132,7 +134,7 @@ class NLLLoss2d(NLLLoss):
 
     def __init__(
         self,
-        weight: Any = None,
+        weight: jax.Array | np.ndarray | None = None,
         size_average: bool | None = None,
         ignore_index: int = -100,
         reduce: bool | None = None,
@@ -193,11 +195,11 @@ class BCEWithLogitsLoss(WeightedLoss):
 
     def __init__(
         self,
-        weight: Any = None,
+        weight: jax.Array | np.ndarray | None = None,
         size_average: bool | None = None,
         reduce: bool | None = None,
         reduction: str = "mean",
-        pos_weight: Any = None,
+        pos_weight: jax.Array | np.ndarray | None = None,
     ):
         super().__init__(weight, size_average, reduce, reduction)
         self.register_buffer("pos_weight", pos_weight)
@@ -248,9 +250,9 @@ class LinearCrossEntropyLoss(WeightedLoss):
         *,
         out_features: tuple[int, ...] = (),
         bias: bool = False,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         reduction: str = "mean",
-        weight: Any = None,
+        weight: jax.Array | None = None,
         ignore_index: int | None = None,
         label_smoothing: float = 0.0,
         options: LinearCrossEntropyOptions | None = None,
@@ -318,7 +320,13 @@ class CTCLoss(Loss):
         super().__init__(reduction=reduction)
         self.blank, self.zero_infinity = blank, zero_infinity
 
-    def forward(self, log_probs: jax.Array, targets: jax.Array, input_lengths: Any, target_lengths: Any) -> jax.Array:
+    def forward(
+        self,
+        log_probs: jax.Array,
+        targets: jax.Array,
+        input_lengths: ArrayLike | Sequence[int],
+        target_lengths: ArrayLike | Sequence[int],
+    ) -> jax.Array:
         return F.ctc_loss(
             log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
         )

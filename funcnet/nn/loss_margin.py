@@ -1,8 +1,7 @@
 """Losses with a margin, for class scores and for labels of 1 and -1. Letters: `B batch, C classes`."""
 
-from typing import Any
-
 import jax
+import numpy as np
 
 from funcnet import functional as F
 from funcnet.nn.core.checked import IndexRange
@@ -161,7 +160,7 @@ class MultiMarginLoss(WeightedLoss):
         self,
         p: int = 1,
         margin: float = 1.0,
-        weight: Any = None,
+        weight: jax.Array | np.ndarray | None = None,
         size_average: bool | None = None,
         reduce: bool | None = None,
         reduction: str = "mean",
@@ -178,7 +177,7 @@ class MultiMarginLoss(WeightedLoss):
             input, target, p=self.p, margin=self.margin, weight=self.weight, reduction=self.reduction
         )
 
-    def index_range(self, *inputs: Any) -> IndexRange | None:
+    def index_range(self, *inputs: jax.Array) -> IndexRange | None:
         """Return the target classes and the range that they must lie in, so that `nn.checked` can check them."""
         return class_range(inputs)
 

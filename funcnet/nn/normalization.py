@@ -1,9 +1,9 @@
 """LayerNorm, GroupNorm, RMSNorm and local response normalisation, as in torch/nn/modules/normalization.py."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
+from jax.typing import DTypeLike
 
 from funcnet import functional as F
 from funcnet.functional.normalization import cross_map_lrn
@@ -50,7 +50,7 @@ class LayerNorm(Module):
         elementwise_affine: bool = True,
         bias: bool = True,
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__()
         self.normalized_shape, self.eps = _as_shape(normalized_shape), eps
@@ -107,7 +107,7 @@ class GroupNorm(Module):
         affine: bool = True,
         *,
         bias: bool = True,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__()
         if num_channels % num_groups:
@@ -164,7 +164,7 @@ class RMSNorm(Module):
         eps: float | None = None,
         elementwise_affine: bool = True,
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__()
         self.normalized_shape, self.eps = _as_shape(normalized_shape), eps

@@ -39,7 +39,7 @@ _TENSORS = {
 class _Holder(Module):
     """Base class of ParameterList and ParameterDict, which registers arrays and Parameters as parameters."""
 
-    def _put(self, name: str, value: Any) -> None:
+    def _put(self, name: str, value: object) -> None:
         if isinstance(value, jax.Array | np.ndarray):
             value = Parameter(value)
         if hasattr(type(self), name):
@@ -52,7 +52,7 @@ class _Holder(Module):
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if not name.isdigit()]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         raise TypeError(
             f"{type(self).__name__}: a container of parameters has no forward and cannot be called. Use its values."
         )
@@ -114,7 +114,7 @@ class ParameterList(_Holder):
         values = [self[i] for i in range(len(self))[index]]
         return values if frame_of(self) is not None else type(self)(values)
 
-    def __setitem__(self, index: int, value: Any) -> None:
+    def __setitem__(self, index: int, value: object) -> None:
         self._put(self._name(index), value)
 
     def __len__(self) -> int:
@@ -126,7 +126,7 @@ class ParameterList(_Holder):
     def __iadd__(self, values: Iterable[Any]) -> Any:
         return self.extend(values)
 
-    def append(self, value: Any) -> Any:
+    def append(self, value: object) -> Any:
         """Append a value and return this container."""
         self._put(str(len(self)), value)
         self._size += 1
@@ -165,7 +165,7 @@ class ParameterDict(_Holder):
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.ParameterDict.html
     """
 
-    def __init__(self, parameters: Any = None):
+    def __init__(self, parameters: "Mapping[str, Any] | Iterable[tuple[str, Any]] | ParameterDict | None" = None):
         super().__init__()
         self._keys: dict[str, None] = {}
         if parameters is not None:
@@ -176,7 +176,7 @@ class ParameterDict(_Holder):
             raise KeyError(key)
         return getattr(self, key)
 
-    def __setitem__(self, key: str, value: Any) -> None:
+    def __setitem__(self, key: str, value: object) -> None:
         if not isinstance(key, str):
             raise TypeError(
                 f"{type(self).__name__}: a key has the wrong type; expected a string, got {type(key).__name__}."
@@ -210,11 +210,11 @@ class ParameterDict(_Holder):
     def items(self) -> Iterable[tuple[str, Any]]:
         return ((key, self[key]) for key in self._keys)
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: object = None) -> Any:
         """Return the value of `key`, or `default` if the key is missing."""
         return dict(self.items()).get(key, default)
 
-    def setdefault(self, key: str, default: Any = None) -> Any:
+    def setdefault(self, key: str, default: object = None) -> Any:
         """Set `key` to `default` if the key is missing. Return the value of `key`."""
         if key not in self:
             self[key] = default
@@ -242,11 +242,11 @@ class ParameterDict(_Holder):
         """Return a new ParameterDict with the same parameters. Inside forward, return a plain dict."""
         return dict(self.items()) if frame_of(self) is not None else ParameterDict(self)
 
-    def fromkeys(self, keys: Iterable[str], default: Any = None) -> "ParameterDict":
+    def fromkeys(self, keys: Iterable[str], default: object = None) -> "ParameterDict":
         """Return a ParameterDict in which every key has the value `default`."""
         return ParameterDict((key, default) for key in keys)
 
-    def update(self, parameters: Any) -> None:
+    def update(self, parameters: "Mapping[str, Any] | Iterable[tuple[str, Any]] | ParameterDict") -> None:
         """Add the values of a mapping, another ParameterDict, or an iterable of (key, value) pairs."""
         taken = pairs(f"{type(self).__name__}.update", parameters)
         if isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict):
@@ -254,7 +254,7 @@ class ParameterDict(_Holder):
         for key, value in taken:
             self[key] = value
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: "Mapping[str, Any] | ParameterDict") -> Any:
         copy = self.copy()
         copy.update(other)
         return copy
@@ -264,7 +264,7 @@ class ParameterDict(_Holder):
         copy.update(self)
         return copy
 
-    def __ior__(self, other: Any) -> Any:
+    def __ior__(self, other: "Mapping[str, Any] | ParameterDict") -> Any:
         self.update(other)
         return self
 

@@ -6,6 +6,7 @@ The functions of `functional/relu.py` compute these activations. (*) means any s
 from typing import Any
 
 import jax
+from jax.typing import DTypeLike
 
 from funcnet import functional as F
 from funcnet.nn import init as initialisers
@@ -122,7 +123,7 @@ class PReLU(Module):
 
     weight: Any
 
-    def __init__(self, num_parameters: int = 1, init: float = 0.25, *, dtype: Any = None):
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, *, dtype: DTypeLike | None = None):
         super().__init__()
         self.num_parameters = num_parameters
         self.start = init  # torch's attribute is called init, which is a method here

@@ -12,11 +12,12 @@ import jax
 
 from funcnet import random, tree
 from funcnet.nn.container import Numbered
-from funcnet.nn.core.call import Frame
+from funcnet.nn.core.call import Frame, Taps
 from funcnet.nn.core.module import Module
-from funcnet.nn.core.parts import children, frame_of, join, values
+from funcnet.nn.core.parts import Node, children, frame_of, join, values
 from funcnet.nn.core.pure import pure_run, take
 from funcnet.operators.varying import vary_like
+from funcnet.tree import PyTree
 
 __all__ = ["Repeat"]
 
@@ -79,12 +80,12 @@ class Repeat(Numbered):
                 "net.unstack(params)."
             )
 
-    def add_module(self, name: str, module: Module | None) -> None:
+    def add_module(self, name: str, module: Node | None) -> None:
         if name != tree.STACKED:
             self.require_singles()
         super().add_module(name, module)
 
-    def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, x: PyTree, *args: Any, **kwargs: Any) -> Any:
         call = frame_of(self).call
         keys = None if call.rng is None else self._keys()
         if self.scan:
@@ -109,16 +110,18 @@ class Repeat(Numbered):
             names = [f"{inner.path}#{next(inner.draws)}" for inner in frames]
         return random.keys_for_names(frame.call.rng, names)
 
-    def _scan(self, x: Any, args: Any, kwargs: Any, keys: Any, taps: Any) -> Any:
+    def _scan(
+        self, x: PyTree, args: tuple[Any, ...], kwargs: dict[str, Any], keys: jax.Array | None, taps: Taps
+    ) -> Any:
         layer = getattr(self, tree.STACKED)
         beneath = frame_of(layer).name
         taps = {key: tap for key, tap in taps.items() if f"{key[0]}.".startswith(f"{beneath}.")}
 
-        def run(x: Any, one: Any) -> Any:
+        def run(x: PyTree, one: tuple[Any, ...]) -> Any:
             params, state, key, taps = one
             return pure_run(layer)(params, state, key, taps, (x, *args), kwargs)
 
-        def body(x: Any, one: Any) -> Any:
+        def body(x: PyTree, one: tuple[Any, ...]) -> Any:
             out, state, captured = run(x, one)
             _same_form(frame_of(layer), x, out)
             return out, (state, captured)
@@ -132,7 +135,7 @@ class Repeat(Numbered):
         return take(layer, state, (x, new_state, captured))
 
 
-def _as_it_varies(run: Callable[[Any], Any], x: Any) -> Any:
+def _as_it_varies(run: Callable[[Any], Any], x: PyTree) -> Any:
     """Return `x`, marked as varying over each mesh axis over which the output of repeated runs varies. The carry of the
     `lax.scan` then has the same type in every step.
     """
@@ -145,7 +148,7 @@ def _as_it_varies(run: Callable[[Any], Any], x: Any) -> Any:
             return x
 
 
-def _same_form(frame: Frame, given: Any, out: Any) -> None:
+def _same_form(frame: Frame, given: PyTree, out: PyTree) -> None:
     """Raise ValueError if the output `out` of a layer differs from its input `given` in structure, shape, dtype or
     varying mesh axes. The next layer of a `lax.scan` needs an input of the same form.
     """
@@ -160,5 +163,5 @@ def _same_form(frame: Frame, given: Any, out: Any) -> None:
         )
 
 
-def _structure(values: Any) -> Any:
+def _structure(values: PyTree) -> Any:
     return jax.tree.structure(values)

@@ -8,10 +8,12 @@ directions (1 or 2), L num_layers`. The batch dimension B is optional.
 import math
 import numbers
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike, DTypeLike
 
 from funcnet import functional as F
 from funcnet.functional import checks
@@ -22,6 +24,9 @@ from funcnet.nn.core.parameter import Parameter
 from funcnet.nn.utils.rnn import PackedSequence, pad_packed_sequence, repack
 
 __all__ = ["GRU", "LSTM", "RNN", "RNNBase"]
+
+Lengths = ArrayLike | None  # the lengths (B,) of padded sequences
+Start = list[Any] | None  # the states before the first step
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
@@ -53,7 +58,7 @@ class RNNBase(Module):
         bidirectional: bool = False,
         proj_size: int = 0,
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__()
         _check_settings(type(self).__name__, locals())
@@ -97,7 +102,7 @@ class RNNBase(Module):
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
 
-    def _recur(self, input: Any, hx: list[Any] | None, lengths: Any) -> tuple[Any, list[jax.Array]]:
+    def _recur(self, input: jax.Array | PackedSequence, hx: Start, lengths: Lengths) -> tuple[Any, list[jax.Array]]:
         """Run all layers on a packed, padded or unbatched input, and return (output, last states)."""
         where = type(self).__name__
         if isinstance(input, PackedSequence):
@@ -126,7 +131,7 @@ class RNNBase(Module):
         output, last = self._recur_padded(input[:, None], hx, lengths, False)
         return output[:, 0], [h[:, 0] for h in last]
 
-    def _recur_packed(self, where: str, input: PackedSequence, hx: Any, lengths: Any) -> tuple[Any, list[jax.Array]]:
+    def _recur_packed(self, where: str, input: PackedSequence, hx: Start, lengths: Lengths) -> tuple[Any, list[Any]]:
         if lengths is not None:
             raise ValueError(f"{where}: a packed batch already has lengths; expected lengths=None, got an array.")
         if input.data.ndim != 2:
@@ -138,7 +143,7 @@ class RNNBase(Module):
         output, last = self._recur_padded(padded, hx, known, False)
         return repack(input, output), last
 
-    def _recur_padded(self, input: jax.Array, hx: Any, lengths: Any, batch_first: bool) -> tuple[Any, list[jax.Array]]:
+    def _recur_padded(self, input: jax.Array, hx: Start, lengths: Lengths, batch_first: bool) -> tuple[Any, list[Any]]:
         if hx is None:
             shape = (self.num_layers * self._directions, input.shape[0 if batch_first else 1])
             hx = [jnp.zeros((*shape, self.proj_size or self.hidden_size), input.dtype)]
@@ -240,18 +245,22 @@ class LSTM(RNNBase):
         bidirectional: bool = False,
         proj_size: int = 0,
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ):
         settings = (num_layers, bias, batch_first, dropout, bidirectional, proj_size)
         super().__init__("LSTM", input_size, hidden_size, *settings, dtype=dtype)
 
-    def forward(self, input: Any, hx: Any = None, *, lengths: Any = None) -> tuple[Any, tuple[jax.Array, jax.Array]]:
+    def forward(
+        self, input: jax.Array | PackedSequence, hx: Sequence[jax.Array] | None = None, *, lengths: Lengths = None
+    ) -> tuple[Any, tuple[jax.Array, jax.Array]]:
         output, (h_n, c_n) = self._recur(input, None if hx is None else pair("LSTM", hx), lengths)
         return output, (h_n, c_n)
 
 
 class _OneState(RNNBase):
-    def forward(self, input: Any, hx: Any = None, *, lengths: Any = None) -> tuple[Any, jax.Array]:
+    def forward(
+        self, input: jax.Array | PackedSequence, hx: jax.Array | None = None, *, lengths: Lengths = None
+    ) -> tuple[Any, jax.Array]:
         output, (h_n,) = self._recur(input, None if hx is None else [hx], lengths)
         return output, h_n
 
@@ -296,7 +305,7 @@ class GRU(_OneState):
         bidirectional: bool = False,
         *,
         proj_size: None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ):
         _no_projection("GRU", proj_size)
         super().__init__(
@@ -343,7 +352,7 @@ class RNN(_OneState):
         bidirectional: bool = False,
         *,
         proj_size: None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ):
         _no_projection("RNN", proj_size)
         if nonlinearity not in ("tanh", "relu"):
@@ -353,7 +362,7 @@ class RNN(_OneState):
         self.nonlinearity = nonlinearity
 
 
-def _no_projection(where: str, proj_size: Any) -> None:
+def _no_projection(where: str, proj_size: object) -> None:
     if proj_size is not None:
         raise ValueError(f"{where}: only LSTM supports proj_size; expected None, got {proj_size}. Omit proj_size.")
 

@@ -1,10 +1,12 @@
 """Recurrent cells, as in torch/nn/modules/rnn.py. Letters: `B batch, I input_size, H hidden_size`. B is optional."""
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from funcnet import functional as F
 from funcnet.functional import checks
@@ -37,7 +39,9 @@ class RNNCellBase(Module):
     Reference: torch.nn.RNNCellBase.
     """
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, *, dtype: Any = None):
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, *, dtype: DTypeLike | None = None
+    ):
         super().__init__()
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
         self.weight_ih = Parameter((num_chunks * hidden_size, input_size), dtype=dtype)
@@ -51,7 +55,7 @@ class RNNCellBase(Module):
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
 
-    def _step(self, cell: Any, input: Any, hx: list[Any] | None) -> list[jax.Array]:
+    def _step(self, cell: Callable[..., Any], input: jax.Array, hx: list[Any] | None) -> list[jax.Array]:
         """Run `cell` for one step on a batch or on a single input, and return the list of new states."""
         where = type(self).__name__
         input = checks.floating(where, "input", input)
@@ -111,12 +115,18 @@ class RNNCell(RNNCellBase):
     """
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", *, dtype: Any = None
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        *,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__(input_size, hidden_size, bias, num_chunks=1, dtype=dtype)
         self.nonlinearity = nonlinearity
 
-    def forward(self, input: Any, hx: Any = None) -> jax.Array:
+    def forward(self, input: jax.Array, hx: jax.Array | None = None) -> jax.Array:
         if self.nonlinearity not in ("tanh", "relu"):  # checked at the call, as in torch
             raise ValueError(f"RNNCell: nonlinearity is unknown; expected 'tanh' or 'relu', got {self.nonlinearity!r}.")
         cell = F.rnn_tanh_cell if self.nonlinearity == "tanh" else F.rnn_relu_cell
@@ -155,10 +165,10 @@ class LSTMCell(RNNCellBase):
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTMCell.html
     """
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, *, dtype: Any = None):
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, *, dtype: DTypeLike | None = None):
         super().__init__(input_size, hidden_size, bias, num_chunks=4, dtype=dtype)
 
-    def forward(self, input: Any, hx: Any = None) -> tuple[jax.Array, jax.Array]:
+    def forward(self, input: jax.Array, hx: Sequence[jax.Array] | None = None) -> tuple[jax.Array, jax.Array]:
         h, c = self._step(F.lstm_cell, input, None if hx is None else pair("LSTMCell", hx))
         return h, c
 
@@ -194,8 +204,8 @@ class GRUCell(RNNCellBase):
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.GRUCell.html
     """
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, *, dtype: Any = None):
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, *, dtype: DTypeLike | None = None):
         super().__init__(input_size, hidden_size, bias, num_chunks=3, dtype=dtype)
 
-    def forward(self, input: Any, hx: Any = None) -> jax.Array:
+    def forward(self, input: jax.Array, hx: jax.Array | None = None) -> jax.Array:
         return self._step(F.gru_cell, input, None if hx is None else [hx])[0]

@@ -3,6 +3,8 @@
 from typing import Any
 
 import jax
+import numpy as np
+from jax.typing import DTypeLike
 
 from funcnet import functional as F
 from funcnet.nn import init
@@ -58,10 +60,10 @@ class Embedding(Module):
         norm_type: float = 2.0,
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
-        _weight: Any = None,
+        _weight: jax.Array | np.ndarray | None = None,
         _freeze: bool = False,
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__()
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
@@ -87,7 +89,7 @@ class Embedding(Module):
             self.sparse,
         )
 
-    def index_range(self, *inputs: Any) -> IndexRange | None:
+    def index_range(self, *inputs: jax.Array) -> IndexRange | None:
         """Return the ids and the range that they must lie in, so that `nn.checked` can check them."""
         return IndexRange("ids", inputs[0], self.num_embeddings) if inputs else None
 
@@ -103,7 +105,7 @@ class Embedding(Module):
     @classmethod
     def from_pretrained(
         cls,
-        embeddings: Any,
+        embeddings: jax.Array | np.ndarray,
         freeze: bool = True,
         padding_idx: int | None = None,
         max_norm: float | None = None,
@@ -180,11 +182,11 @@ class EmbeddingBag(Module):
         scale_grad_by_freq: bool = False,
         mode: str = "mean",
         sparse: bool = False,
-        _weight: Any = None,
+        _weight: jax.Array | np.ndarray | None = None,
         include_last_offset: bool = False,
         padding_idx: int | None = None,
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__()
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
@@ -216,7 +218,7 @@ class EmbeddingBag(Module):
             self.padding_idx,
         )
 
-    def index_range(self, *inputs: Any) -> IndexRange | None:
+    def index_range(self, *inputs: jax.Array) -> IndexRange | None:
         """Return the ids and the range that they must lie in, so that `nn.checked` can check them."""
         return IndexRange("ids", inputs[0], self.num_embeddings) if inputs else None
 
@@ -231,7 +233,7 @@ class EmbeddingBag(Module):
     @classmethod
     def from_pretrained(
         cls,
-        embeddings: Any,
+        embeddings: jax.Array | np.ndarray,
         freeze: bool = True,
         max_norm: float | None = None,
         norm_type: float = 2.0,
@@ -281,7 +283,7 @@ def _row(layer: Either, padding_idx: int | None) -> int | None:
     )
 
 
-def _table(layer: Either, weight: Any, dtype: Any) -> Parameter:
+def _table(layer: Either, weight: jax.Array | np.ndarray | None, dtype: DTypeLike | None) -> Parameter:
     shape = (layer.num_embeddings, layer.embedding_dim)
     name = type(layer).__name__
     if min(shape) < 0:
@@ -314,7 +316,7 @@ def _options(layer: Either) -> list[str]:
     return [f"{name}={value}" for name, value in given.items() if value != defaults[name]]
 
 
-def _shape(name: str, embeddings: Any) -> tuple[int, int]:
+def _shape(name: str, embeddings: jax.Array | np.ndarray) -> tuple[int, int]:
     if len(embeddings.shape) != 2:
         raise ValueError(
             f"{name}.from_pretrained: the table has the wrong rank; expected 2 dimensions, got "

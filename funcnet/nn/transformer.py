@@ -7,10 +7,10 @@ result.
 """
 
 import copy
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from funcnet import functional as F
 from funcnet.nn import init
@@ -70,14 +70,14 @@ class Transformer(Module):
         dim_feedforward: int = 2048,
         dropout: float = 0.1,
         activation: Activation = F.relu,
-        custom_encoder: Any = None,
-        custom_decoder: Any = None,
+        custom_encoder: Module | None = None,
+        custom_decoder: Module | None = None,
         layer_norm_eps: float = 1e-5,
         batch_first: bool = False,
         norm_first: bool = False,
         bias: bool = True,
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__()
         layer = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
@@ -138,7 +138,7 @@ class Transformer(Module):
         )
 
     @staticmethod
-    def generate_square_subsequent_mask(sz: int, dtype: Any = None) -> jax.Array:
+    def generate_square_subsequent_mask(sz: int, dtype: DTypeLike | None = None) -> jax.Array:
         """Return the causal mask (sz, sz) with -inf above the diagonal and 0 elsewhere. The default dtype is float32.
 
         >>> from funcnet import nn

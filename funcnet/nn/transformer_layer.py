@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+from jax.typing import DTypeLike
 
 from funcnet import functional as F
 from funcnet.nn.attention import MultiheadAttention
@@ -39,7 +40,9 @@ class _Layer(Module):
     linear2: Any
     dropout: Any
 
-    def _add(self, x: jax.Array, norm: Any, block: Callable[[jax.Array], jax.Array]) -> jax.Array:
+    def _add(
+        self, x: jax.Array, norm: Callable[[jax.Array], jax.Array], block: Callable[[jax.Array], jax.Array]
+    ) -> jax.Array:
         return x + block(norm(x)) if self.norm_first else norm(x + block(x))
 
     def _feed_forward(self, x: jax.Array) -> jax.Array:
@@ -92,7 +95,7 @@ class TransformerEncoderLayer(_Layer):
         norm_first: bool = False,
         bias: bool = True,
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__()
         self.self_attn = MultiheadAttention(
@@ -154,10 +157,10 @@ class TransformerDecoderLayer(_Layer):
         norm_first: bool = False,
         bias: bool = True,
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
     ):
         super().__init__()
-        attention = {"dropout": dropout, "bias": bias, "batch_first": batch_first, "dtype": dtype}
+        attention: dict[str, Any] = {"dropout": dropout, "bias": bias, "batch_first": batch_first, "dtype": dtype}
         self.self_attn = MultiheadAttention(d_model, nhead, **attention)
         self.multihead_attn = MultiheadAttention(d_model, nhead, **attention)
         self.linear1 = Linear(d_model, dim_feedforward, bias=bias, dtype=dtype)

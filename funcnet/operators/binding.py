@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from funcnet.operators.schema import OperatorArgument, Schema, Type
 
@@ -54,7 +55,7 @@ class Settings:
         return [name for name, count in self.arrays for _ in range(1 if count is None else count)]
 
 
-def _key(value: Any) -> Any:
+def _key(value: object) -> Any:
     if isinstance(value, tuple):
         return tuple(map(_key, value))
     if isinstance(value, float):
@@ -105,7 +106,7 @@ def _value(schema: Schema, argument: OperatorArgument, values: Mapping[str, Any]
     return argument.default[0]
 
 
-def _array(where: str, argument: OperatorArgument, value: Any) -> jax.Array:
+def _array(where: str, argument: OperatorArgument, value: object) -> jax.Array:
     if isinstance(value, jax.Array | np.ndarray | np.generic):
         return jnp.asarray(value)
     raise _wrong(where, argument, value, "an array")
@@ -131,12 +132,12 @@ def _checked(where: str, argument: OperatorArgument, kind: Type, value: Any) -> 
         raise _wrong(where, argument, value, expected, traced) from None
 
 
-def _wrong(where: str, argument: OperatorArgument, value: Any, expected: str, more: str = "") -> TypeError:
+def _wrong(where: str, argument: OperatorArgument, value: object, expected: str, more: str = "") -> TypeError:
     shown = str(jax.typeof(value)) if isinstance(value, jax.Array) else repr(value)
     return TypeError(f"{where}: argument {argument.name!r} is wrong; expected {expected}, got {shown}.{more}")
 
 
-def _number(kind: Any, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _number(kind: type, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def found(value: Any) -> Any:
         if kind is numbers.Integral and jax.export.is_symbolic_dim(value):
             return value
@@ -148,7 +149,7 @@ def _number(kind: Any, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _only(kind: type) -> Callable[[Any], Any]:
-    def found(value: Any) -> Any:
+    def found(value: object) -> Any:
         if not isinstance(value, kind):
             raise TypeError
         return value
@@ -156,13 +157,13 @@ def _only(kind: type) -> Callable[[Any], Any]:
     return found
 
 
-def _dtype(value: Any) -> Any:
+def _dtype(value: DTypeLike | None) -> Any:
     if value is None:
         raise TypeError
     return np.dtype(value)
 
 
-def _scalar(value: Any) -> Any:
+def _scalar(value: object) -> Any:
     if not isinstance(value, numbers.Number):
         raise TypeError
     return value.item() if isinstance(value, np.generic) else value

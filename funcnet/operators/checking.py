@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from funcnet.operators.binding import bind_arguments
 from funcnet.operators.operator import Operator
@@ -102,10 +103,10 @@ class _Sample:
         entries = [one.name for one in self.operator.schema.arguments if one.type.is_tensor]
         return [dims is None or dims.maps_inputs[entries.index(name)] for name in self.settings.names()]
 
-    def run(self, *arrays: Any) -> tuple[jax.Array, ...]:
+    def run(self, *arrays: jax.Array) -> tuple[jax.Array, ...]:
         return _tuple(self.operator(**self.settings.arguments(arrays)))
 
-    def reference(self, *arrays: Any) -> tuple[jax.Array, ...]:
+    def reference(self, *arrays: jax.Array) -> tuple[jax.Array, ...]:
         return _tuple(self.operator.get_reference()(**self.settings.arguments(arrays)))
 
     def difference(self, found: Any, expected: Any) -> float:
@@ -197,7 +198,7 @@ def _real(results: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(one for one in results if jnp.issubdtype(one.dtype, jnp.floating))
 
 
-def _replaced(arrays: Sequence[Any], place: int, array: Any) -> list[Any]:
+def _replaced(arrays: Sequence[Any], place: int, array: ArrayLike) -> list[Any]:
     return [*arrays[:place], array, *arrays[place + 1 :]]
 
 
@@ -245,7 +246,7 @@ def _purity(sample: _Sample) -> Iterator[str]:
         yield "the operator changes its arguments"
 
 
-def _data(array: Any) -> Any:
+def _data(array: jax.Array) -> Any:
     return jax.random.key_data(array) if jnp.issubdtype(array.dtype, jax.dtypes.prng_key) else array
 
 

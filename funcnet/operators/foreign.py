@@ -77,7 +77,13 @@ def run_foreign(
 
 
 def _lower(
-    context: Any, *operands: Any, target: str, values: Any, mapped: int, maps: tuple[bool, ...], types: Any
+    context: mlir.LoweringRuleContext,
+    *operands: mlir.ir.Value,
+    target: str,
+    values: tuple[Any, ...],
+    mapped: int,
+    maps: tuple[bool, ...],
+    types: tuple[Any, ...],
 ) -> Any:
     more = {}
     avals = (*context.avals_in, *context.avals_out)
@@ -89,7 +95,7 @@ def _lower(
     return jax.ffi.ffi_lowering(target, extra_attributes=more)(context, *operands, **attributes)
 
 
-def _attribute(name: str, kind: Type, value: Any) -> Any:
+def _attribute(name: str, kind: Type, value: object) -> Any:
     """Return an argument in the form that `jax.ffi` takes.
 
     Raises:
@@ -117,7 +123,7 @@ def _sharding_rule(inputs: Sequence[Any], outputs: Sequence[Any], mapped: int, m
     shared: list[str] = []
     sizes: dict[str, int] = {}
 
-    def names(aval: Any, has: bool) -> str:
+    def names(aval: ShapedArray, has: bool) -> str:
         if has and not shared:  # letters must be in the order in which they appear
             shared.extend(itertools.islice(letters, mapped))
         found = shared[: mapped if has else 0]

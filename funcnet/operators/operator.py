@@ -72,7 +72,7 @@ class Operator:
     def __reduce__(self) -> Any:
         return get, (self.schema.full_name,)  # copies are the same operator
 
-    def __call__(self, /, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, /, *arguments: object, **named: object) -> Any:
         """Return the result, or a tuple of several results.
 
         Raises:

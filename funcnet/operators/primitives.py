@@ -9,11 +9,13 @@ reference in forward mode and the derivatives in reverse mode. The derivatives o
 import functools
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
+import numpy as np
+from jax.core import AbstractValue
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -98,7 +100,7 @@ def _result_types(call: OperatorCall, avals: tuple[Any, ...]) -> list[Any]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _traced_types(call: OperatorCall, avals: tuple[Any, ...], widest: Any) -> list[Any]:
+def _traced_types(call: OperatorCall, avals: tuple[Any, ...], widest: np.dtype) -> list[Any]:
     """Return the types of the results. `widest` is the dtype that float64 stands for: see `jax.enable_x64`."""
     operator = call.operator
     found = jax.make_jaxpr(call.reference)(*avals).out_avals
@@ -135,7 +137,7 @@ def _maps(call: OperatorCall) -> list[bool]:
     return [dims is not None and dims.maps_inputs[place] for place in _entries(call)]
 
 
-def _lower(platform: str | None, context: Any, *operands: Any, call: OperatorCall) -> Any:
+def _lower(platform: str | None, context: Any, *operands: mlir.ir.Value, call: OperatorCall) -> Any:
     operator = call.operator
     chosen = operator.get_reference() if platform is None else operator.implementation(platform, context.avals_in)
     is_exported = context.module_context.lowering_parameters.for_export
@@ -206,7 +208,7 @@ def _batch(
     return found, (0,) * len(found)
 
 
-def _inline(one: Primitive, call: OperatorCall, params: Any, *arrays: jax.Array) -> tuple[jax.Array, ...]:
+def _inline(one: Primitive, call: OperatorCall, params: Mapping[str, Any], *arrays: jax.Array) -> tuple[jax.Array, ...]:
     return call.reference(*arrays) if one is not _tangent else _tangents(*arrays, call=call, **params)
 
 
@@ -238,7 +240,7 @@ def _tangents(*operands: jax.Array, call: OperatorCall, which: tuple[int, ...], 
 
 
 def _transpose(
-    cotangents: Sequence[Any], *operands: Any, call: OperatorCall, which: tuple[int, ...], kept: tuple[int, ...]
+    cotangents: Sequence[Any], *operands: jax.Array, call: OperatorCall, which: tuple[int, ...], kept: tuple[int, ...]
 ) -> list[Any]:
     """Return the gradients of the arguments that have tangents, by their derivatives."""
     operator, names = call.operator, call.settings.names()
@@ -279,7 +281,7 @@ def _placed_like(gradient: jax.Array, array: jax.Array) -> jax.Array:
     return gradient if is_placed else jax.reshard(gradient, wanted)
 
 
-def _tangent_types(*avals: Any, call: OperatorCall, **params: Any) -> list[Any]:
+def _tangent_types(*avals: AbstractValue, call: OperatorCall, **params: Any) -> list[Any]:
     """Return the types of the tangents, without a trace of the derivative of the reference, which may have none."""
     return [aval.to_tangent_aval() for aval in _result_types(call, avals[: len(call.settings.names())])]
 

@@ -129,7 +129,7 @@ class Schema:
         return f"{self.full_name}({', '.join(takes)}) -> {result}"
 
 
-def _written(kind: Type, value: Any) -> str:
+def _written(kind: Type, value: object) -> str:
     """Return a default value as torch writes it."""
     if isinstance(value, list):
         is_short = kind.name == "[]" and kind.inner[0].name == "int" and len(value) > 1 and len(set(value)) == 1

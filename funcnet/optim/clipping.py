@@ -6,8 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
+from jax.typing import ArrayLike
 
 from funcnet.arguments import number
+from funcnet.tree import PyTree
 
 __all__ = ["clip_by_global_norm", "scale_to_norm", "total_norm"]
 
@@ -53,7 +55,7 @@ def clip_by_global_norm(max_norm: float, eps: float = 0.0) -> optax.GradientTran
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
 
-def total_norm(tree: Any, norm_type: float = 2.0) -> jax.Array:
+def total_norm(tree: PyTree, norm_type: float = 2.0) -> jax.Array:
     """Return the p-norm of the p-norms of all leaves, where p is `norm_type`.
 
     If p is positive, the result is the p-norm of all entries together. If there are no leaves, the result is 0. The
@@ -76,7 +78,7 @@ def total_norm(tree: Any, norm_type: float = 2.0) -> jax.Array:
     return _norm(jnp.stack([norm.astype(dtype) for norm in norms]), norm_type)
 
 
-def scale_to_norm(tree: Any, max_norm: Any, norm: jax.Array, eps: float) -> Any:
+def scale_to_norm(tree: PyTree, max_norm: ArrayLike, norm: jax.Array, eps: float) -> Any:
     """Multiply every leaf by min(1, max_norm / (norm + eps)). The factor is cast to the dtype of the leaf."""
     scale = jnp.minimum(1.0, max_norm / (norm + eps))
     return jax.tree.map(lambda leaf: leaf * scale.astype(leaf.dtype), tree)

@@ -55,7 +55,7 @@ def param_groups(groups: Mapping[Any, optax.GradientTransformation]) -> optax.Gr
     return optax.multi_transform({labels[pattern]: group for pattern, group in groups.items()}, labelled)
 
 
-def _check(groups: Any) -> None:
+def _check(groups: Mapping[Any, Any]) -> None:
     where, form = "optim.param_groups", "a dict {name pattern: optax transformation}"
     advice = "Write {'**': optax.adamw(1e-3), 'head': optax.adamw(1e-4)}."
     expect(isinstance(groups, Mapping), where, "groups", form, groups, advice)

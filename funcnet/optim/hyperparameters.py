@@ -8,7 +8,7 @@ from funcnet.arguments import boolean, expect, function, number, patterns
 __all__ = ["check_adam", "check_decay", "check_rate", "check_rates"]
 
 
-def check_rate(where: str, learning_rate: Any) -> None:
+def check_rate(where: str, learning_rate: object) -> None:
     """Check that a learning rate is a number that is not negative, or a schedule."""
     if callable(learning_rate):
         function(where, "learning_rate", learning_rate, "schedule(step)", 1)
@@ -19,7 +19,7 @@ def check_rate(where: str, learning_rate: Any) -> None:
     number(where, "learning_rate", learning_rate, 0)
 
 
-def check_adam(where: str, b1: Any, b2: Any, eps: Any, bias_correction: Any) -> None:
+def check_adam(where: str, b1: object, b2: object, eps: object, bias_correction: object) -> None:
     """Check the hyperparameters of Adam's moving averages."""
     number(where, "b1", b1, 0, 1, below=True)
     number(where, "b2", b2, 0, 1, below=True)
@@ -27,13 +27,13 @@ def check_adam(where: str, b1: Any, b2: Any, eps: Any, bias_correction: Any) -> 
     boolean(where, "bias_correction", bias_correction)
 
 
-def check_decay(where: str, weight_decay: Any, no_decay: Any) -> None:
+def check_decay(where: str, weight_decay: object, no_decay: object) -> None:
     """Check the coefficient of the weight decay, and the patterns of the parameters without it."""
     number(where, "weight_decay", weight_decay, 0)
     patterns(where, "no_decay", no_decay)
 
 
-def check_rates(where: str, rates: Any) -> None:
+def check_rates(where: str, rates: Mapping[str, Any] | None) -> None:
     """Check multipliers of the learning rate."""
     if rates is None:
         return

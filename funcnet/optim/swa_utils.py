@@ -17,8 +17,8 @@ import jax.numpy as jnp
 from flax import struct
 
 from funcnet.arguments import boolean, function, mapping, number
+from funcnet.tree import Tree
 
-Tree = dict[str, Any]
 AvgFn = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
 __all__ = ["AveragedModel", "get_ema_avg_fn", "get_swa_avg_fn"]

@@ -18,6 +18,7 @@ import numpy as np
 import optax
 
 from funcnet import tree
+from funcnet.tree import PyTree
 
 __all__ = ["from_torch", "to_torch"]
 
@@ -28,7 +29,7 @@ _HYPER = {  # hyperparameters that torch's load_state_dict does not fill in
 }
 
 
-def from_torch(state_dict: Mapping[str, Any], names: Any, opt_state: Any, *, steps: int | None = None) -> Any:
+def from_torch(state_dict: Mapping[str, Any], names: Any, opt_state: PyTree, *, steps: int | None = None) -> Any:
     """Return optax's state with the averages, momentum and update counts of a torch optimizer.
 
     Args:
@@ -103,7 +104,7 @@ def from_torch(state_dict: Mapping[str, Any], names: Any, opt_state: Any, *, ste
     return filled
 
 
-def to_torch(opt_state: Any, names: Any, param_groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def to_torch(opt_state: PyTree, names: Any, param_groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Convert optax's state to a state_dict for `torch_optimizer.load_state_dict`.
 
     Args:
@@ -140,7 +141,7 @@ def to_torch(opt_state: Any, names: Any, param_groups: Sequence[Mapping[str, Any
     order = _order(where, groups, names)
     remembered: dict[str, dict[str, np.ndarray]] = {}
 
-    def note(node: Any) -> Any:
+    def note(node: PyTree) -> Any:
         for key, field in _fields(node).items():
             for name, leaf in tree.flatten(getattr(node, field)).items():
                 if not isinstance(leaf, optax.MaskedNode):
@@ -178,7 +179,7 @@ class _Filler:
         self._keys = {key for values in remembered.values() for key in values}
         self.used: set[str] = set()
 
-    def node(self, node: Any) -> Any:
+    def node(self, node: PyTree) -> Any:
         values: dict[str, Any] = {
             field: tree.map_with_name(lambda name, leaf, key=key: self._leaf(name, leaf, key), getattr(node, field))
             for key, field in _fields(node).items()
@@ -218,7 +219,7 @@ class _Filler:
         return jnp.asarray(value, leaf.dtype)
 
 
-def _fields(node: Any) -> dict[str, str]:
+def _fields(node: PyTree) -> dict[str, str]:
     """Return {key in torch's state: field of `node`} for those fields of an optax state node that have one value per
     parameter.
     """
@@ -232,7 +233,7 @@ def _fields(node: Any) -> dict[str, str]:
     return {"momentum_buffer": "trace"} if "trace" in node._fields else {}
 
 
-def _replaced(node: Any, replace: Callable[[Any], Any]) -> Any:
+def _replaced(node: PyTree, replace: Callable[[Any], Any]) -> Any:
     """Return an optax state in which `replace` has been applied to every named tuple that has averages or counts, at
     any depth.
     """

@@ -14,6 +14,7 @@ from funcnet.functional.context_mesh import check_length
 from funcnet.parallel.mesh import AXIS, CONTEXT, FSDP, TENSOR
 from funcnet.parallel.rules import axes_of
 from funcnet.random import is_key
+from funcnet.tree import PyTree
 
 __all__ = ["as_arrays", "check_axes", "check_batch_size", "check_length", "check_replicated"]
 
@@ -42,7 +43,7 @@ def check_axes(sizes: Mapping[str, int], rules: Mapping[str, PartitionSpec]) -> 
             )
 
 
-def as_arrays(tree: Any, where: str) -> Any:
+def as_arrays(tree: PyTree, where: str) -> Any:
     """Return a tree of arrays and numbers in the native byte order, which is the only one that JAX has.
 
     Raises:
@@ -53,7 +54,7 @@ def as_arrays(tree: Any, where: str) -> Any:
         dtype('float32')
     """
 
-    def one(path: Any, leaf: Any) -> Any:
+    def one(path: tuple[Any, ...], leaf: Any) -> Any:
         if isinstance(leaf, jax.Array | bool | int | float | complex):
             return leaf
         dtype = getattr(leaf, "dtype", None)
@@ -98,7 +99,7 @@ def check_batch_size(rows: int, devices: int, accumulate: int = 1, *, where: str
     )
 
 
-def check_replicated(tree: Any, *, where: str = "parallel.check_replicated") -> None:
+def check_replicated(tree: PyTree, *, where: str = "parallel.check_replicated") -> None:
     """Check that the replicas of each leaf are equal on all devices. Replicas can differ if a step did not synchronise
     them.
 

@@ -21,15 +21,16 @@ from funcnet import nn
 from funcnet.arguments import expect
 from funcnet.parallel.mesh import Device, find_device, find_devices
 from funcnet.parallel.scatter_gather import gather, scatter
+from funcnet.tree import Params, PyTree, State
 
 __all__ = ["data_parallel", "parallel_apply", "replicate"]
 
 
 def data_parallel(
     net: nn.Module,
-    params: Any,
-    state: Any,
-    inputs: Any,
+    params: Params,
+    state: State,
+    inputs: PyTree,
     *,
     devices: Sequence[Device] | None = None,
     output_device: Device | None = None,
@@ -94,7 +95,7 @@ def data_parallel(
     return gather([output for output, _ in pairs], target, dim), pairs[0][1]
 
 
-def replicate(network: Any, devices: Sequence[Device], detach: bool = False) -> list[Any]:
+def replicate(network: PyTree, devices: Sequence[Device], detach: bool = False) -> list[Any]:
     """Copy parameters and buffers to every device.
 
     Args:

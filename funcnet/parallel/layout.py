@@ -18,6 +18,7 @@ from typing import Any, Literal, get_args
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.typing import ArrayLike
 from numpy.typing import NDArray
 
 from funcnet import nn
@@ -28,6 +29,7 @@ from funcnet.parallel.mesh import AXIS, CONTEXT, FSDP, make_mesh, parse_mesh
 from funcnet.parallel.processes import process_count
 from funcnet.parallel.rules import axes_of, leaf_specs, sharding_rules
 from funcnet.random import is_key, wrap_keys
+from funcnet.tree import PyTree
 
 __all__ = ["Kind", "Layout", "make_layout"]
 
@@ -145,7 +147,7 @@ class Layout:
         axes = ", ".join(f"{axis}={size}" for axis, size in self.mesh.shape.items())
         return f"{self.mesh.size} device{'s' * (self.mesh.size != 1)} ({axes}) by {self.kind}"
 
-    def shardings(self, tree: Any) -> Any:
+    def shardings(self, tree: PyTree) -> Any:
         """Return the sharding of every leaf of a tree according to the rules of this layout.
 
         Args:
@@ -179,7 +181,7 @@ class Layout:
         ]
         return jax.tree.unflatten(structure, [NamedSharding(self.mesh, spec) for spec in found])
 
-    def place(self, tree: Any, shardings: Any = None) -> Any:
+    def place(self, tree: PyTree, shardings: PyTree = None) -> Any:
         """Copy a tree to the devices, leaf by leaf. Each device receives only its part of a leaf.
 
         Args:
@@ -197,11 +199,11 @@ class Layout:
         put = _put if process_count() > 1 else _put_copy
         return jax.tree.map(put, tree, self.shardings(tree) if shardings is None else shardings)
 
-    def replicate(self, tree: Any) -> Any:
+    def replicate(self, tree: PyTree) -> Any:
         """Copy a tree of host arrays, such as a batch that does not divide evenly, to every device."""
         return jax.tree.map(lambda x: _put(x, self.whole), as_arrays(tree, "parallel.Layout.replicate"))
 
-    def shard(self, batch: Any) -> Any:
+    def shard(self, batch: PyTree) -> Any:
         """Shard a batch by rows along the batch axes.
 
         Args:
@@ -249,7 +251,7 @@ class Layout:
         places = self.by_rows.addressable_devices_indices_map((self.batch_parts,))
         return sorted({index[0].start or 0 for index in places.values() if index is not None})
 
-    def shard_own(self, batch: Any) -> Any:
+    def shard_own(self, batch: PyTree) -> Any:
         """Shard a batch of which this process has read only its own rows.
 
         Args:
@@ -273,7 +275,7 @@ class Layout:
 
         return jax.make_array_from_callback((size * self.batch_parts, *np.shape(own)[1:]), sharding, part)
 
-    def _batch_sharding(self, path: tuple[Any, ...], leaf: Any) -> NamedSharding:
+    def _batch_sharding(self, path: tuple[Any, ...], leaf: ArrayLike) -> NamedSharding:
         parts, name, shape = self.mesh.shape.get(CONTEXT, 1), _name(path), np.shape(leaf)
         if parts == 1 or (self.sequences is not None and name not in self.sequences):
             return self.by_rows
@@ -285,7 +287,7 @@ class Layout:
         check_length(shape[1], parts, where=where)
         return NamedSharding(self.mesh, PartitionSpec(self.batch_axes, CONTEXT))
 
-    def gather(self, tree: Any) -> Any:
+    def gather(self, tree: PyTree) -> Any:
         """Copy a tree to the host.
 
         Args:
@@ -344,7 +346,7 @@ def make_layout(
     return Layout(kind, made, dict(rules or {}))
 
 
-def _check_rules(where: str, rules: Any) -> None:
+def _check_rules(where: str, rules: Mapping[str, Any]) -> None:
     expected = "a dict {name pattern: PartitionSpec}"
     advice = "Parse texts with parallel.parse_rules." if isinstance(rules, str | list | tuple) else ""
     mapping(where, "rules", rules, expected, advice)
@@ -352,7 +354,7 @@ def _check_rules(where: str, rules: Any) -> None:
         expect(isinstance(spec, PartitionSpec), where, f"rules[{pattern!r}]", "a jax.sharding.PartitionSpec", spec)
 
 
-def _put(array: Any, sharding: NamedSharding) -> jax.Array:
+def _put(array: jax.Array | np.ndarray, sharding: NamedSharding) -> jax.Array:
     """Place an array on the devices. Every process has the entire array, and each device receives its part."""
     if is_key(array):
         return wrap_keys(_put(jax.random.key_data(array), sharding), array.dtype)
@@ -360,7 +362,7 @@ def _put(array: Any, sharding: NamedSharding) -> jax.Array:
     return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
 
 
-def _put_copy(array: Any, sharding: NamedSharding) -> jax.Array:
+def _put_copy(array: jax.Array | np.ndarray, sharding: NamedSharding) -> jax.Array:
     """Place a copy of an array on the devices of this process, which are all devices of the run."""
     # Without this copy, device_put reuses an array that is already on the device, even with may_alias=False.
     return jax.device_put(array.copy() if isinstance(array, jax.Array) else array, sharding)

@@ -217,7 +217,7 @@ class Proposal:
     def __init__(self) -> None:
         self._name = f"funcnet/proposal/{next(_numbers)}"
 
-    def make(self, value: Any) -> None:
+    def make(self, value: object) -> None:
         """Propose a JSON value. The call has no effect if a process has already proposed a value."""
         with contextlib.suppress(jax.errors.JaxRuntimeError):
             _client().key_value_set(self._name, json.dumps(value))

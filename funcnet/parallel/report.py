@@ -9,6 +9,7 @@ from jax.sharding import NamedSharding
 from funcnet import table
 from funcnet import tree as names_of
 from funcnet.arguments import expect, mapping
+from funcnet.tree import PyTree
 
 __all__ = ["sharding_report"]
 
@@ -55,7 +56,7 @@ def sharding_report(params: names_of.Tree, shardings: names_of.Tree) -> str:
     return table.text([head, *cells, ["all", f"{numbers:,}", f"{entries:,}", "", f"{total:,}"]], left=1, total=True)
 
 
-def _check(params: Any, shardings: Any) -> None:
+def _check(params: PyTree, shardings: PyTree) -> None:
     where = "parallel.sharding_report"
     for name, value in {"params": params, "shardings": shardings}.items():
         mapping(where, name, value, "a nested dict, as net.init and Layout.shardings return it")

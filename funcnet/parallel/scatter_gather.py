@@ -16,11 +16,12 @@ from jax import lax
 
 from funcnet.arguments import expect, integer
 from funcnet.parallel.mesh import Device, find_device, find_devices
+from funcnet.tree import PyTree
 
 __all__ = ["gather", "scatter"]
 
 
-def scatter(inputs: Any, devices: Sequence[Device], dim: int = 0) -> list[Any]:
+def scatter(inputs: PyTree, devices: Sequence[Device], dim: int = 0) -> list[Any]:
     """Split every array as `torch.chunk` does, and copy each chunk to its device.
 
     An array with B rows becomes chunks of ceil(B / N) rows. The last chunk may be smaller, and there may be fewer
@@ -62,7 +63,7 @@ def scatter(inputs: Any, devices: Sequence[Device], dim: int = 0) -> list[Any]:
             "all rows, repeat it for every row, or do not pass it through scatter."
         )
 
-    def part(value: Any, index: int, device: jax.Device) -> Any:
+    def part(value: PyTree, index: int, device: jax.Device) -> Any:
         container = _open(value)
         if container is not None:
             return container.rebuild([part(child, index, device) for child in container.children.values()])
@@ -158,7 +159,7 @@ class _Container(NamedTuple):
     kind: str  # what must be equal in all replicas, besides the keys
 
 
-def _open(value: Any) -> _Container | None:
+def _open(value: PyTree) -> _Container | None:
     """Return a container with its children, or None for an array or another single value. The value None is a container
     without children.
 
@@ -194,7 +195,7 @@ def _kind(container: _Container | None) -> str:
     return f"{container.kind} with {keys}" if keys else container.kind
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def _leaves(value: PyTree) -> Iterator[Any]:
     container = _open(value)
     if container is None:
         yield value
@@ -203,11 +204,11 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield from _leaves(child)
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: PyTree) -> bool:
     return isinstance(value, jax.Array | np.ndarray)
 
 
-def _chunks(array: Any, parts: int, dim: int) -> int:
+def _chunks(array: jax.Array | np.ndarray, parts: int, dim: int) -> int:
     """Return the number of chunks into which `scatter` splits an array, at most `parts`."""
     if not -array.ndim <= dim < array.ndim:
         raise ValueError(
@@ -222,7 +223,7 @@ def _chunks(array: Any, parts: int, dim: int) -> int:
     return -(-rows // -(-rows // parts))
 
 
-def _chunk(array: Any, parts: int, dim: int, index: int) -> Any:
+def _chunk(array: jax.Array | np.ndarray, parts: int, dim: int, index: int) -> Any:
     """Return chunk `index` of an array. A chunk of a NumPy array is not copied to the default device first."""
     rows = array.shape[dim]
     size = -(-rows // parts)

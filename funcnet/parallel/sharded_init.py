@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, jaxprs_in_params
+from jax.typing import DTypeLike
 
 from funcnet.parallel.layout import Layout
 
@@ -80,7 +81,7 @@ class ShardedInit:
         found = [programs.parts.lower(self.layout.place(key))] if any(programs.in_parts) else []
         return found if all(programs.in_parts) else [*found, programs.whole.lower(key)]
 
-    def _compile(self, dtype: Any) -> "_Programs":
+    def _compile(self, dtype: DTypeLike) -> "_Programs":
         traced, shapes = jax.make_jaxpr(self.init, return_shape=True)(jax.ShapeDtypeStruct((), dtype))
         shardings, structure = jax.tree.flatten(self.layout.shardings(shapes))
         devices = self.layout.mesh.devices

@@ -29,6 +29,7 @@ from funcnet.arguments import boolean, expect, function
 from funcnet.parallel.layout import Layout
 from funcnet.parallel.mesh import AXIS
 from funcnet.random import is_key, wrap_keys
+from funcnet.tree import PyTree
 
 __all__ = ["average_over", "compile_whole", "first_over", "fold_in_device", "parallelize", "sum_over"]
 
@@ -114,7 +115,7 @@ def _on_mesh(layout: Layout, step: Step) -> Step:
     if all(size == 1 for axis, size in layout.mesh.shape.items() if axis != AXIS):
         return step
 
-    def run(*arguments: Any) -> Any:
+    def run(*arguments: PyTree) -> Any:
         with jax.sharding.use_abstract_mesh(layout.mesh.abstract_mesh):
             return step(*arguments)
 
@@ -124,14 +125,14 @@ def _on_mesh(layout: Layout, step: Step) -> Step:
 def _named(run: Step, step: Step) -> Step:
     """Return a copy of `run` with the name of `step`. Profiles and dumps show this name for the compiled program."""
 
-    def named(*arguments: Any) -> Any:
+    def named(*arguments: PyTree) -> Any:
         return run(*arguments)
 
     named.__name__ = getattr(step, "__name__", type(step).__name__)
     return named
 
 
-def sum_over(tree: Any, axis_name: AxisName) -> Any:
+def sum_over(tree: PyTree, axis_name: AxisName) -> Any:
     """Sum every leaf over the devices, in one collective for all leaves.
 
     Args:
@@ -145,7 +146,7 @@ def sum_over(tree: Any, axis_name: AxisName) -> Any:
     return tree if axis_name is None else lax.psum(tree, axis_name)
 
 
-def average_over(tree: Any, axis_name: AxisName) -> Any:
+def average_over(tree: PyTree, axis_name: AxisName) -> Any:
     """Average floating-point leaves over the devices, and take the maximum of other leaves (counters, flags). Random
     keys are those of the first device.
 
@@ -169,7 +170,7 @@ def average_over(tree: Any, axis_name: AxisName) -> Any:
     return jax.tree.map(one, tree)
 
 
-def first_over(tree: Any, axis_name: AxisName) -> Any:
+def first_over(tree: PyTree, axis_name: AxisName) -> Any:
     """Replace every leaf with the leaf of the first device, in one collective for all leaves.
 
     The values on other devices do not matter, even if they are NaN.

@@ -119,7 +119,7 @@ class Rewriter(cst.CSTTransformer):
     def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
         return False
 
-    def on_leave(self, original_node: Any, updated_node: Any) -> Any:
+    def on_leave(self, original_node: cst.CSTNode, updated_node: Any) -> Any:
         if original_node in self.removed:
             return cst.RemoveFromParent()
         written = updated_node
@@ -135,7 +135,7 @@ class Rewriter(cst.CSTTransformer):
             return statements.finish(original_node, written, self.context)
         return written
 
-    def _in_place(self, original: cst.CSTNode, written: Any) -> Any:
+    def _in_place(self, original: cst.CSTNode, written: object) -> Any:
         """Add the parentheses that a rewritten expression needs in its place, and those that the original expression
         had.
         """

@@ -190,7 +190,7 @@ class Argument:
     def is_only(self, *kinds: str) -> bool | None:
         return self.fact.is_only(*kinds)
 
-    def equals(self, *values: Any) -> bool | None:
+    def equals(self, *values: object) -> bool | None:
         """Return whether the value of the argument is in `values`, or None if its value is not known (`MISSING`)."""
         return None if self.value is MISSING else any(type(self.value) is type(v) and self.value == v for v in values)
 

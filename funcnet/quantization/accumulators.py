@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from funcnet.quantization.activations import activation_range
 from funcnet.quantization.multipliers import multiply_by_quantized_multiplier, quantize_multiplier
@@ -44,7 +45,7 @@ def bias_qparams(x_qparams: QParams, weight_qparams: QParams) -> QParams:
     return QParams(scale, 0, "int32", None if weight_qparams.axis is None else 0)
 
 
-def smallest_weight_scale(bias: Any, x_scale: Any) -> Any:
+def smallest_weight_scale(bias: Any, x_scale: float | jax.Array) -> Any:
     """Return the smallest weight scale for which the bias and the sum of products together fit in int32.
 
     Without this limit, weights that are tiny compared with the bias would get so small a scale that the integers of the
@@ -65,7 +66,13 @@ def smallest_weight_scale(bias: Any, x_scale: Any) -> Any:
 
 
 def check_product(
-    where: str, x: Any, weight: Any, bias: Any, x_qparams: QParams, weight_qparams: QParams, out_qparams: QParams
+    where: str,
+    x: ArrayLike,
+    weight: ArrayLike,
+    bias: ArrayLike | None,
+    x_qparams: QParams,
+    weight_qparams: QParams,
+    out_qparams: QParams,
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
     """Check the operands of a product, and return input, weight and bias as arrays.
 

@@ -25,6 +25,7 @@ from funcnet.quantization.placement import (
 )
 from funcnet.quantization.qparams import QParams, choose_qparams, integer_range
 from funcnet.quantization.tracing import layers_of
+from funcnet.tree import PyTree
 
 __all__ = ["QuantizationAware"]
 
@@ -97,7 +98,7 @@ class QuantizationAware(Module):
         for name, numbers in zip(("low", "high"), ends, strict=True):
             self.register_buffer(name, Buffer(np.asarray(numbers, np.float32)))
 
-    def forward(self, *inputs: Any, **named: Any) -> Any:
+    def forward(self, *inputs: PyTree, **named: PyTree) -> Any:
         """Return the output of the net, computed with rounded weights and arrays."""
         params, state = values(self.net)
         inputs = (*inputs, *named.values())
@@ -207,7 +208,9 @@ def _scale_of(value: LayerValue, scales: Mapping[int, Any]) -> Any:
     return scales.get(id(value), np.inf)
 
 
-def _rounded_weight(weight: jax.Array, bias: Any, x_scale: Any, per_channel: bool) -> jax.Array:
+def _rounded_weight(
+    weight: jax.Array, bias: jax.Array | None, x_scale: float | jax.Array, per_channel: bool
+) -> jax.Array:
     """Round a weight to symmetric int8, with the scale that `convert` will choose."""
     still = jnp.abs(lax.stop_gradient(weight))
     largest = still.max(tuple(range(1, weight.ndim)) if per_channel else None)

@@ -5,7 +5,9 @@ from typing import Any, Protocol
 
 import jax
 import numpy as np
+from jax.typing import DTypeLike
 
+from funcnet import nn
 from funcnet.quantization.evaluation import evaluate, softmax_range
 from funcnet.quantization.graph import LayerGraph, LayerValue
 from funcnet.quantization.observers import MinMaxObserver
@@ -13,6 +15,7 @@ from funcnet.quantization.placement import observed, softmax_inputs
 from funcnet.quantization.qparams import QParams, choose_qparams
 from funcnet.quantization.residuals import channels_name, scaled
 from funcnet.quantization.tracing import layers_of
+from funcnet.tree import Params, PyTree, State
 
 __all__ = ["Observer", "as_batches", "as_inputs", "calibrate"]
 
@@ -24,11 +27,11 @@ class Observer(Protocol):
 
     def update(self, state: Any, x: jax.Array) -> Any: ...
 
-    def qparams(self, state: Any, dtype: Any = "int8") -> QParams: ...
+    def qparams(self, state: Any, dtype: DTypeLike = "int8") -> QParams: ...
 
 
 def calibrate(
-    net: Any, params: Any, state: Any, batches: Iterable[Any], observer: Observer | None = None
+    net: nn.Module, params: Params, state: State, batches: Iterable[Any], observer: Observer | None = None
 ) -> dict[str, QParams]:
     """Run a net on batches, and return the quantization parameters of every array that `convert` will quantize.
 
@@ -110,7 +113,7 @@ def as_batches(batches: Iterable[Any], where: str = "calibrate") -> Iterator[tup
     return (as_inputs(batch, where) for batch in batches)
 
 
-def as_inputs(batch: Any, where: str = "calibrate") -> tuple[np.ndarray, ...]:
+def as_inputs(batch: PyTree, where: str = "calibrate") -> tuple[np.ndarray, ...]:
     """Return the arrays of a batch in JAX's dtypes (such as int32 for int64), or raise TypeError for another object.
 
     Example:

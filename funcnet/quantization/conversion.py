@@ -6,7 +6,9 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 
+from funcnet import nn
 from funcnet.quantization.accumulators import bias_qparams, smallest_weight_scale
 from funcnet.quantization.calibration import as_inputs
 from funcnet.quantization.graph import LayerGraph, LayerNode, LayerValue
@@ -16,16 +18,17 @@ from funcnet.quantization.placement import check_ranges, qparams_of
 from funcnet.quantization.qparams import QParams, choose_qparams, quantize
 from funcnet.quantization.residuals import REAL
 from funcnet.quantization.tracing import layers_of
+from funcnet.tree import Params, PyTree, State
 
 __all__ = ["ConvertedValue", "convert", "converted_values", "weight_qparams"]
 
 
 def convert(
-    net: Any,
-    params: Any,
-    state: Any,
+    net: nn.Module,
+    params: Params,
+    state: State,
     ranges: Mapping[str, QParams],
-    example: Any,
+    example: PyTree,
     kernel: str = "reference",
     *,
     per_channel: bool = True,
@@ -77,7 +80,7 @@ def convert(
     return net_of_integers
 
 
-def weight_qparams(weight: Any, bias: Any, x_scale: float, per_channel: bool) -> QParams:
+def weight_qparams(weight: ArrayLike, bias: ArrayLike | None, x_scale: float, per_channel: bool) -> QParams:
     """Return symmetric int8 parameters of a weight, with one scale for the array or for each channel of axis 0.
 
     If the bias would not fit in int32 with the scale that the weight alone needs, a larger scale is chosen; see
@@ -289,7 +292,7 @@ class _Converter:
             self.made[id(value)] = self.constant(array, qparams)
         return self.made[id(value)]
 
-    def constant(self, array: Any, qparams: QParams) -> int:
+    def constant(self, array: ArrayLike, qparams: QParams) -> int:
         """Quantize a constant, add it to the integer net, and return its number."""
         integers = np.asarray(quantize(jax.numpy.asarray(array), qparams))
         number = self.value(integers.shape, integers.dtype.name, qparams)
@@ -314,7 +317,12 @@ def _check_kernels(net: QuantizedNet) -> None:
         qparams = [net.values[index].qparams for index in node.inputs]
         out = net.values[node.output]
 
-        def run(arrays: Any, node: QuantizedNode = node, qparams: Any = qparams, out: QuantizedValue = out) -> Any:
+        def run(
+            arrays: Sequence[jax.Array],
+            node: QuantizedNode = node,
+            qparams: Sequence[QParams | None] = qparams,
+            out: QuantizedValue = out,
+        ) -> Any:
             return OPERATIONS[node.op](arrays, qparams, out, node.settings, net.kernel)
 
         try:

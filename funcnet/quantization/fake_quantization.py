@@ -1,11 +1,11 @@
 """Fake quantization rounds numbers to values that a quantized tensor can represent. Gradients ignore the rounding."""
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from funcnet.quantization.qparams import QParams, integer_range
 
@@ -85,7 +85,7 @@ def fake_quantize(
     return _fake_quantize(x, scale, zero_point, int(quant_min), int(quant_max))
 
 
-def _check_numbers(scale: Any, zero_point: Any, low: int, high: int) -> None:
+def _check_numbers(scale: ArrayLike, zero_point: ArrayLike, low: int, high: int) -> None:
     """Raise ValueError if a scale is not positive and finite, or a zero point is outside the limits. Skip tracers."""
     traced = lambda one: any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(one))
     if not traced(scale):

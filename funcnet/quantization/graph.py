@@ -88,7 +88,12 @@ class LayerGraph:
     layer: str = ""
 
     def add(
-        self, op: str, inputs: Sequence[LayerValue], shape: Sequence[int], dtype: Any = None, **settings: Any
+        self,
+        op: str,
+        inputs: Sequence[LayerValue],
+        shape: Sequence[int],
+        dtype: Any = None,
+        **settings: Any,
     ) -> LayerValue:
         """Append a node, and return its output, which by default has the dtype of the first input."""
         value = LayerValue(tuple(map(int, shape)), np.dtype(inputs[0].dtype if dtype is None else dtype))

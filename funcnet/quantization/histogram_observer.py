@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import DTypeLike
 
 from funcnet.quantization.qparams import IntegerLimits, QParams, choose_qparams, integer_range
 
@@ -100,7 +101,7 @@ class HistogramObserver:
         return jnp.where(state.min == state.max, single, moved)
 
     def qparams(
-        self, state: CountsState, dtype: Any = "int8", *, symmetric: bool = False, **limits: Unpack[IntegerLimits]
+        self, state: CountsState, dtype: DTypeLike = "int8", *, symmetric: bool = False, **limits: Unpack[IntegerLimits]
     ) -> QParams:
         """Return the quantization parameters of the range that the search finds; see `choose_qparams`.
 
@@ -186,6 +187,6 @@ def _error(counts: np.ndarray, width: float, first: int, last: int, levels: int)
     return float(error.sum())
 
 
-def _third(begin: Any, end: Any) -> Any:
+def _third(begin: jax.Array | np.float32, end: jax.Array | np.float32) -> Any:
     """Return the integral of x² from `begin` to `end`."""
     return (end * end * end - begin * begin * begin) / np.float32(3)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,14 @@ Parameters = Sequence[Any]
 Settings = Mapping[str, Any]
 
 
-def _conv(arrays: Arrays, qparams: Parameters, out: Any, settings: Settings, kernel: str) -> jax.Array:
+class QuantizedOutput(Protocol):
+    """What an operation must know of its result: the shape, and the parameters of its integers (a `QParams`)."""
+
+    shape: tuple[int, ...]
+    qparams: Any
+
+
+def _conv(arrays: Arrays, qparams: Parameters, out: QuantizedOutput, settings: Settings, kernel: str) -> jax.Array:
     x, weight, bias = arrays
     return conv(
         x,
@@ -46,32 +53,32 @@ def _conv(arrays: Arrays, qparams: Parameters, out: Any, settings: Settings, ker
     )
 
 
-def _linear(arrays: Arrays, qparams: Parameters, out: Any, settings: Settings, kernel: str) -> jax.Array:
+def _linear(arrays: Arrays, qparams: Parameters, out: QuantizedOutput, settings: Settings, kernel: str) -> jax.Array:
     x, weight, bias = arrays
     return linear(x, weight, bias, qparams[0], qparams[1], out.qparams, kernel, settings["activation"])
 
 
-def _add(arrays: Arrays, qparams: Parameters, out: Any, settings: Settings, kernel: str) -> jax.Array:
+def _add(arrays: Arrays, qparams: Parameters, out: QuantizedOutput, settings: Settings, kernel: str) -> jax.Array:
     return add(arrays[0], arrays[1], qparams[0], qparams[1], out.qparams, kernel, settings["activation"])
 
 
-def _avg_pool(arrays: Arrays, qparams: Parameters, out: Any, settings: Settings, kernel: str) -> jax.Array:
+def _avg_pool(arrays: Arrays, qparams: Parameters, out: QuantizedOutput, settings: Settings, kernel: str) -> jax.Array:
     pads = [tuple(pair) for pair in settings["padding"]]
     return avg_pool(arrays[0], settings["kernel_size"], qparams[0], stride=settings["stride"], padding=pads)
 
 
-def _max_pool(arrays: Arrays, qparams: Parameters, out: Any, settings: Settings, kernel: str) -> jax.Array:
+def _max_pool(arrays: Arrays, qparams: Parameters, out: QuantizedOutput, settings: Settings, kernel: str) -> jax.Array:
     pads = [(0, 0), (0, 0), *(tuple(pair) for pair in settings["padding"])]
     sizes, strides = ((1, 1, *settings[name]) for name in ("kernel_size", "stride"))
     return lax.reduce_window(arrays[0], np.int8(-128), lax.max, sizes, strides, pads)
 
 
-def _pad(arrays: Arrays, qparams: Parameters, out: Any, settings: Settings, kernel: str) -> jax.Array:
+def _pad(arrays: Arrays, qparams: Parameters, out: QuantizedOutput, settings: Settings, kernel: str) -> jax.Array:
     config = [(low, high, 0) for low, high in settings["padding"]]
     return lax.pad(arrays[0], np.int8(qparams[0].zero_point), config)
 
 
-def _relu(arrays: Arrays, qparams: Parameters, out: Any, settings: Settings, kernel: str) -> jax.Array:
+def _relu(arrays: Arrays, qparams: Parameters, out: QuantizedOutput, settings: Settings, kernel: str) -> jax.Array:
     """Clamp integers to the range of the activation.
 
     `kernel` is ignored, because both kernels of LiteRT clamp equally.
@@ -80,16 +87,20 @@ def _relu(arrays: Arrays, qparams: Parameters, out: Any, settings: Settings, ker
     return jnp.clip(requantize(arrays[0], qparams[0], out.qparams), np.int8(low), np.int8(high))
 
 
-def _embedding(arrays: Arrays, qparams: Parameters, out: Any, settings: Settings, kernel: str) -> jax.Array:
+def _embedding(arrays: Arrays, qparams: Parameters, out: QuantizedOutput, settings: Settings, kernel: str) -> jax.Array:
     return embedding(arrays[1], arrays[0], qparams[0])
 
 
-def _layer_norm(arrays: Arrays, qparams: Parameters, out: Any, settings: Settings, kernel: str) -> jax.Array:
+def _layer_norm(
+    arrays: Arrays, qparams: Parameters, out: QuantizedOutput, settings: Settings, kernel: str
+) -> jax.Array:
     x, weight, bias = arrays
     return layer_norm(x, weight, bias, settings["eps"])
 
 
-def _dequantize(arrays: Arrays, qparams: Parameters, out: Any, settings: Settings, kernel: str) -> jax.Array:
+def _dequantize(
+    arrays: Arrays, qparams: Parameters, out: QuantizedOutput, settings: Settings, kernel: str
+) -> jax.Array:
     """Dequantize by table look-up.
 
     If the integers were multiplied by the scale, a compiler would contract this multiplication and a later addition of
@@ -101,7 +112,7 @@ def _dequantize(arrays: Arrays, qparams: Parameters, out: Any, settings: Setting
     return jnp.take(numbers, arrays[0].astype(jnp.int32) - np.int32(low), mode="clip")
 
 
-def _crop(arrays: Arrays, qparams: Parameters, out: Any, settings: Settings, kernel: str) -> jax.Array:
+def _crop(arrays: Arrays, qparams: Parameters, out: QuantizedOutput, settings: Settings, kernel: str) -> jax.Array:
     begin = settings["begin"]
     return lax.slice(arrays[0], begin, [start + size for start, size in zip(begin, out.shape, strict=True)])
 

@@ -16,12 +16,12 @@ into one operation, which rounds differently.
 """
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import ArrayLike
 
 __all__ = ["FLOOR_OF_LARGEST", "ROOT_STEPS", "START_OF_ROOT", "inverse_weight", "largest_step", "layer_norm"]
 
@@ -72,7 +72,7 @@ def layer_norm(x: jax.Array, weight: jax.Array, bias: jax.Array, eps: float = 1e
     return _normalised(x, inverse_weight(weight), bias, np.float32(eps))
 
 
-def inverse_weight(weight: Any) -> jax.Array:
+def inverse_weight(weight: ArrayLike) -> jax.Array:
     """Return 1 / weight, by which `layer_norm` divides. The result is infinite if the weight is 0.
 
     Example:

@@ -14,10 +14,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from funcnet import weights
 from funcnet.quantization.integer_operations import OPERATIONS
 from funcnet.quantization.qparams import QParams
+from funcnet.tree import PyTree
 
 __all__ = ["QuantizedNet", "QuantizedNode", "QuantizedValue"]
 
@@ -83,7 +85,7 @@ class QuantizedNet:
         """Number of bytes of the constants, such as weights and biases."""
         return sum(array.nbytes for array in self.constants.values())
 
-    def __call__(self, *arrays: Any) -> Any:
+    def __call__(self, *arrays: ArrayLike) -> Any:
         """Run the net.
 
         Args:
@@ -240,7 +242,7 @@ def _described_qparams(qparams: QParams | None) -> list[Any] | None:
     return [list(map(short, qparams.scale)), zeros, qparams.dtype, qparams.axis]
 
 
-def _described_tree(one: Any) -> Any:
+def _described_tree(one: PyTree) -> Any:
     """Return a tree of containers as JSON: a tuple becomes {"tuple": [...]}, and a dict becomes {"dict": {...}}."""
     if isinstance(one, dict):
         return {"dict": {key: _described_tree(value) for key, value in one.items()}}
@@ -249,7 +251,7 @@ def _described_tree(one: Any) -> Any:
     return [_described_tree(value) for value in one] if isinstance(one, list) else one
 
 
-def _tree(one: Any) -> Any:
+def _tree(one: PyTree) -> Any:
     if isinstance(one, dict):
         if "tuple" in one:
             return tuple(_tree(value) for value in one["tuple"])

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Unpack
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from funcnet.quantization.qparams import IntegerLimits, QParams, choose_qparams, integer_limits
 
@@ -87,7 +88,7 @@ class MinMaxObserver:
         return RangeState(jnp.minimum(state.min, low), jnp.maximum(state.max, high))
 
     def qparams(
-        self, state: RangeState, dtype: Any = "int8", *, symmetric: bool = False, **limits: Unpack[IntegerLimits]
+        self, state: RangeState, dtype: DTypeLike = "int8", *, symmetric: bool = False, **limits: Unpack[IntegerLimits]
     ) -> QParams:
         """Return the quantization parameters of the observed range; see `choose_qparams`.
 
@@ -145,7 +146,7 @@ class MovingAverageMinMaxObserver:
         return RangeState(*map(step, state, extremes))
 
     def qparams(
-        self, state: RangeState, dtype: Any = "int8", *, symmetric: bool = False, **limits: Unpack[IntegerLimits]
+        self, state: RangeState, dtype: DTypeLike = "int8", *, symmetric: bool = False, **limits: Unpack[IntegerLimits]
     ) -> QParams:
         """Return the quantization parameters of the averaged range; see `choose_qparams`.
 
@@ -192,7 +193,12 @@ class PercentileObserver:
         return _count("PercentileObserver", state, x)
 
     def qparams(
-        self, state: HistogramState, dtype: Any = "int8", *, symmetric: bool = False, **limits: Unpack[IntegerLimits]
+        self,
+        state: HistogramState,
+        dtype: DTypeLike = "int8",
+        *,
+        symmetric: bool = False,
+        **limits: Unpack[IntegerLimits],
     ) -> QParams:
         """Return the quantization parameters of the range between the two percentiles; see `choose_qparams`.
 
@@ -230,7 +236,12 @@ class MeanSquaredErrorObserver:
         return _count("MeanSquaredErrorObserver", state, x)
 
     def qparams(
-        self, state: HistogramState, dtype: Any = "int8", *, symmetric: bool = False, **limits: Unpack[IntegerLimits]
+        self,
+        state: HistogramState,
+        dtype: DTypeLike = "int8",
+        *,
+        symmetric: bool = False,
+        **limits: Unpack[IntegerLimits],
     ) -> QParams:
         """Return the quantization parameters of the range with the smallest error; see `choose_qparams`.
 
@@ -285,7 +296,7 @@ def _checked(where: str, state: RangeState) -> tuple[Any, Any]:
 
 
 def _of_range(
-    where: str, state: RangeState, dtype: Any, symmetric: bool, axis: int | None, limits: IntegerLimits
+    where: str, state: RangeState, dtype: DTypeLike, symmetric: bool, axis: int | None, limits: IntegerLimits
 ) -> QParams:
     return choose_qparams(*_checked(where, state), dtype, symmetric=symmetric, axis=axis, **limits)
 
@@ -331,7 +342,13 @@ def histogram_bins(state: HistogramState) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _error(
-    values: np.ndarray, weights: np.ndarray, low: float, high: float, dtype: Any, symmetric: bool, limits: IntegerLimits
+    values: np.ndarray,
+    weights: np.ndarray,
+    low: float,
+    high: float,
+    dtype: DTypeLike,
+    symmetric: bool,
+    limits: IntegerLimits,
 ) -> float:
     """Return the weighted mean squared error of quantizing `values` with the range `low` to `high`."""
     qparams = choose_qparams(low, high, dtype, symmetric=symmetric, **limits)

@@ -5,7 +5,6 @@ The parameters of all other arrays are computed from observed ranges.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -64,7 +63,7 @@ def softmax_inputs(graph: LayerGraph) -> set[int]:
     return {id(node.inputs[0]) for node in graph.nodes if node.op == "softmax"}
 
 
-def check_ranges(where: str, ranges: Any) -> None:
+def check_ranges(where: str, ranges: object) -> None:
     """Check that `ranges` has the types that `calibrate` returns.
 
     Raises:

@@ -6,8 +6,7 @@ the direct operation. Every other exporter reads the traced program of the funct
 """
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
 
 import jax
 from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
@@ -40,7 +39,7 @@ def primitive(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     operation = Primitive(function.__name__)
 
     @functools.wraps(function)
-    def call(*arrays: jax.Array, **settings: Any) -> jax.Array:
+    def call(*arrays: jax.Array, **settings: Hashable) -> jax.Array:
         jaxpr = jax.make_jaxpr(functools.partial(function, **settings))(*arrays)
         return operation.bind(*arrays, plain_program=jaxpr, **settings)
 
@@ -51,9 +50,11 @@ def primitive(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     return call
 
 
-def _run(*arrays: jax.Array, plain_program: ClosedJaxpr, **settings: Any) -> jax.Array:
+def _run(*arrays: jax.Array, plain_program: ClosedJaxpr, **settings: Hashable) -> jax.Array:
     return jaxpr_as_fun(plain_program)(*arrays)[0]
 
 
-def _run_batched(arrays: Any, axes: Any, *, plain_program: ClosedJaxpr, **settings: Any) -> tuple[jax.Array, int]:
+def _run_batched(
+    arrays: Sequence[jax.Array], axes: Sequence[int | None], *, plain_program: ClosedJaxpr, **settings: Hashable
+) -> tuple[jax.Array, int]:
     return jax.vmap(functools.partial(_run, plain_program=plain_program), axes)(*arrays), 0

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import ArrayLike, DTypeLike
 
 __all__ = [
     "IntegerLimits",
@@ -114,7 +115,7 @@ class QParams:
             object.__setattr__(self, name, value)
 
 
-def integer_range(dtype: Any) -> tuple[int, int]:
+def integer_range(dtype: DTypeLike) -> tuple[int, int]:
     """Return the smallest and the largest integer of an integer dtype.
 
     Example:
@@ -128,7 +129,7 @@ def integer_range(dtype: Any) -> tuple[int, int]:
 def choose_qparams(
     min: float | Sequence[float],
     max: float | Sequence[float],
-    dtype: Any = "int8",
+    dtype: DTypeLike = "int8",
     *,
     symmetric: bool = False,
     axis: int | None = None,
@@ -200,7 +201,7 @@ def choose_qparams(
     return QParams(scale, zero, dtype, axis)
 
 
-def integer_limits(dtype: Any, quant_min: int | None = None, quant_max: int | None = None) -> tuple[int, int]:
+def integer_limits(dtype: DTypeLike, quant_min: int | None = None, quant_max: int | None = None) -> tuple[int, int]:
     """Return the smallest and the largest integer that represent a range; see `choose_qparams`.
 
     Raises:
@@ -298,7 +299,7 @@ def dequantize(q: jax.Array, qparams: QParams) -> jax.Array:
     return (q.astype(jnp.int32) - zero).astype(jnp.float32) * scale
 
 
-def check_integers(where: str, name: str, array: Any, qparams: QParams) -> jax.Array:
+def check_integers(where: str, name: str, array: ArrayLike, qparams: QParams) -> jax.Array:
     """Return `array` as a jax.Array, or raise TypeError if `qparams` is no `QParams` with the dtype of the array."""
     if not isinstance(qparams, QParams):
         raise TypeError(f"{where}: the parameters of {name} are wrong; expected QParams, got {type(qparams).__name__}.")

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from funcnet import nn
 from funcnet.quantization.calibration import as_batches
 from funcnet.quantization.conversion import ConvertedValue, converted_values
 from funcnet.quantization.evaluation import evaluate, softmax_limit
@@ -23,6 +24,7 @@ from funcnet.quantization.observers import PercentileObserver
 from funcnet.quantization.placement import check_ranges, keeps_qparams, masked_scores, softmax_inputs
 from funcnet.quantization.qparams import QParams, dequantize, integer_range, quantize
 from funcnet.quantization.tracing import layers_of
+from funcnet.tree import Params, State
 
 __all__ = ["layer_losses"]
 
@@ -49,9 +51,9 @@ class _Sums(NamedTuple):
 
 
 def layer_losses(
-    net: Any,
-    params: Any,
-    state: Any,
+    net: nn.Module,
+    params: Params,
+    state: State,
     quantized: QuantizedNet,
     batches: Iterable[Any],
     ranges: Mapping[str, QParams] | None = None,

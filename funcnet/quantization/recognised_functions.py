@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from jax.core import ShapedArray
+
 from funcnet.quantization.graph import LayerGraph, LayerValue, scalar_constant
 
 __all__ = ["FOLDING", "RULES"]
@@ -30,15 +32,21 @@ def _shifted(value: LayerValue | None, number: float) -> LayerValue | None:
     return next((x for x, term in sides if _near(term, number)), None)
 
 
-def _tanh(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, aval: Any) -> LayerValue | None:
+def _tanh(
+    graph: LayerGraph, operands: Sequence[LayerValue], params: Mapping[str, Any], aval: ShapedArray
+) -> LayerValue | None:
     return graph.add("table", operands, aval.shape, function="tanh")
 
 
-def _sigmoid(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, aval: Any) -> LayerValue | None:
+def _sigmoid(
+    graph: LayerGraph, operands: Sequence[LayerValue], params: Mapping[str, Any], aval: ShapedArray
+) -> LayerValue | None:
     return graph.add("table", operands, aval.shape, function="sigmoid")
 
 
-def _gelu(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, aval: Any) -> LayerValue | None:
+def _gelu(
+    graph: LayerGraph, operands: Sequence[LayerValue], params: Mapping[str, Any], aval: ShapedArray
+) -> LayerValue | None:
     """Recognise GELU: x · Φ(x), where Φ(x) is (1 + erf(x / √2)) / 2, or 0 for very negative x."""
     for x, chance in (operands, operands[::-1]):
         half = _scaled(_without_tail(x, chance), 0.5)
@@ -62,7 +70,9 @@ def _without_tail(x: LayerValue, chance: LayerValue) -> LayerValue:
     return node.inputs[1] if limit is not None and limit <= -5 and _near(node.inputs[2], 0.0) else chance
 
 
-def _gelu_tanh(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, aval: Any) -> LayerValue | None:
+def _gelu_tanh(
+    graph: LayerGraph, operands: Sequence[LayerValue], params: Mapping[str, Any], aval: ShapedArray
+) -> LayerValue | None:
     """Recognise the tanh approximation of GELU, written as x · σ(√(8 / π) · (x + 0.044715 · x³))."""
     for x, chance in (operands, operands[::-1]):
         node = chance.made_by("table")
@@ -87,7 +97,7 @@ def _gelu_tanh(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, a
     return None
 
 
-def _clamp(graph: LayerGraph, operands: Sequence[LayerValue], activation: str, aval: Any) -> LayerValue | None:
+def _clamp(graph: LayerGraph, operands: Sequence[LayerValue], activation: str, aval: ShapedArray) -> LayerValue | None:
     """Return x clamped to the limits of an activation.
 
     If a layer without another activation computes x, this layer does the clamping.
@@ -101,12 +111,16 @@ def _clamp(graph: LayerGraph, operands: Sequence[LayerValue], activation: str, a
     return graph.add("relu", [x], x.shape, activation=activation)
 
 
-def _max(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, aval: Any) -> LayerValue | None:
+def _max(
+    graph: LayerGraph, operands: Sequence[LayerValue], params: Mapping[str, Any], aval: ShapedArray
+) -> LayerValue | None:
     """Recognise max(x, 0) as a ReLU. All other maxima stay in the graph, because `_min` looks for them."""
     return _clamp(graph, operands, "relu", aval) if any(_near(v, 0.0) for v in operands) else None
 
 
-def _min(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, aval: Any) -> LayerValue | None:
+def _min(
+    graph: LayerGraph, operands: Sequence[LayerValue], params: Mapping[str, Any], aval: ShapedArray
+) -> LayerValue | None:
     """Recognise min(max(x, 0), 6) as a ReLU6, and min(max(x, -1), 1) as a clamp to -1 and 1."""
     x = next((v for v in operands if v.constant is None), None)
     node = None if x is None else x.producer

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from jax.core import ShapedArray
 
 from funcnet.quantization.graph import LayerGraph, LayerNode, LayerValue, is_concrete, scalar_constant
 
@@ -18,7 +19,7 @@ __all__ = ["FOLDING", "RULES"]
 Windows = dict[str, list[Any]]
 
 
-def _windows(params: Any) -> Windows | None:
+def _windows(params: Mapping[str, Any]) -> Windows | None:
     """Return the settings of windows, or None if the windows are dilated or cover the batch or the channels."""
     sizes, strides, pads = (params[name] for name in ("window_dimensions", "window_strides", "padding"))
     dilated = any(n != 1 for n in (*params["base_dilation"], *params["window_dilation"]))
@@ -84,17 +85,23 @@ def _whole(x: LayerValue, windows: Mapping[str, Any], shape: Sequence[int]) -> L
     return source
 
 
-def _max(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, aval: Any) -> LayerValue | None:
+def _max(
+    graph: LayerGraph, operands: Sequence[LayerValue], params: Mapping[str, Any], aval: ShapedArray
+) -> LayerValue | None:
     windows = _windows(params)
     return None if windows is None else _pool(graph, "max_pool", operands[0], windows, aval.shape)
 
 
-def _sum(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, aval: Any) -> LayerValue | None:
+def _sum(
+    graph: LayerGraph, operands: Sequence[LayerValue], params: Mapping[str, Any], aval: ShapedArray
+) -> LayerValue | None:
     windows = _windows(params)
     return None if windows is None else _pool(graph, "sum_pool", operands[0], windows, aval.shape)
 
 
-def _greater(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, aval: Any) -> LayerValue | None:
+def _greater(
+    graph: LayerGraph, operands: Sequence[LayerValue], params: Mapping[str, Any], aval: ShapedArray
+) -> LayerValue | None:
     """Recognise where(a > b or a is NaN, a, b), the maximum of two slices, as a step of max pooling."""
     which, *cases = operands
     either = which.made_by("or")
@@ -156,7 +163,9 @@ def _sliced(node: LayerNode) -> tuple[int, int, int]:
     return int(params["start_indices"][axes[0]]), int(strides[axes[0]]), axes[0]
 
 
-def _average(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, aval: Any) -> LayerValue | None:
+def _average(
+    graph: LayerGraph, operands: Sequence[LayerValue], params: Mapping[str, Any], aval: ShapedArray
+) -> LayerValue | None:
     """Recognise sums over windows as average pooling if they are divided by the numbers of entries.
 
     The numbers may include the padded entries or leave them out.
@@ -188,7 +197,9 @@ def _entries(sizes: Sequence[int], counts: Sequence[int], settings: Windows) -> 
     return total
 
 
-def _mean(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, aval: Any) -> LayerValue | None:
+def _mean(
+    graph: LayerGraph, operands: Sequence[LayerValue], params: Mapping[str, Any], aval: ShapedArray
+) -> LayerValue | None:
     """Recognise the mean over all spatial dimensions (a sum divided by a count) as average pooling with one window."""
     total, count = operands
     reshaped = total.made_by("reshape")
@@ -215,7 +226,9 @@ def _planes(op: str) -> "Rule":
     The rule also removes a crop before the pooling if no window covers an entry that the crop removes.
     """
 
-    def rule(graph: LayerGraph, operands: Sequence[LayerValue], settings: Any, aval: Any) -> LayerValue | None:
+    def rule(
+        graph: LayerGraph, operands: Sequence[LayerValue], settings: Mapping[str, Any], aval: ShapedArray
+    ) -> LayerValue | None:
         (x,) = operands
         source = _whole(x, settings, aval.shape)
         if len(x.shape) != 3:

@@ -12,13 +12,16 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax.core import ShapedArray
 
 from funcnet.quantization.graph import LayerGraph, LayerNode, LayerValue, as_constant, channel_constant
 
 __all__ = ["FOLDING", "RULES"]
 
 
-def _conv(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, aval: Any) -> LayerValue | None:
+def _conv(
+    graph: LayerGraph, operands: Sequence[LayerValue], params: Mapping[str, Any], aval: ShapedArray
+) -> LayerValue | None:
     x, weight = operands
     numbers, spatial = params["dimension_numbers"], len(x.shape) - 2
     plain = tuple(range(spatial + 2))
@@ -42,7 +45,9 @@ def _conv(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, aval: 
     return graph.reshape(out, aval.shape)
 
 
-def _dot(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, aval: Any) -> LayerValue | None:
+def _dot(
+    graph: LayerGraph, operands: Sequence[LayerValue], params: Mapping[str, Any], aval: ShapedArray
+) -> LayerValue | None:
     """Recognise a product as a linear layer if the right operand is constant, or as `batch_matmul` if none is."""
     (left, right), ((left_sum, right_sum), (left_batch, right_batch)) = operands, params["dimension_numbers"]
     if not left.real or len(left_sum) != 1:
@@ -119,21 +124,27 @@ def _sides(operands: Sequence[LayerValue]) -> tuple[LayerValue, LayerValue, bool
     return (a, b, False) if b.constant is not None else (b, a, True)
 
 
-def _mul(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, aval: Any) -> LayerValue | None:
+def _mul(
+    graph: LayerGraph, operands: Sequence[LayerValue], params: Mapping[str, Any], aval: ShapedArray
+) -> LayerValue | None:
     sides = _sides(operands)
     if sides is None or sides[0].shape != aval.shape:
         return None
     return _affine(graph, sides[0], sides[1], _scaled)
 
 
-def _div(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, aval: Any) -> LayerValue | None:
+def _div(
+    graph: LayerGraph, operands: Sequence[LayerValue], params: Mapping[str, Any], aval: ShapedArray
+) -> LayerValue | None:
     sides = _sides(operands)
     if sides is None or sides[2] or sides[0].shape != aval.shape:
         return None
     return _affine(graph, sides[0], sides[1], lambda weight, bias, numbers: _scaled(weight, bias, 1 / numbers))
 
 
-def _add(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, aval: Any) -> LayerValue | None:
+def _add(
+    graph: LayerGraph, operands: Sequence[LayerValue], params: Mapping[str, Any], aval: ShapedArray
+) -> LayerValue | None:
     if not operands[0].real or not aval.shape:
         return None
     sides = _sides(operands)
@@ -144,7 +155,9 @@ def _add(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, aval: A
     return graph.add("add", operands, aval.shape)
 
 
-def _sub(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, aval: Any) -> LayerValue | None:
+def _sub(
+    graph: LayerGraph, operands: Sequence[LayerValue], params: Mapping[str, Any], aval: ShapedArray
+) -> LayerValue | None:
     sides = _sides(operands)
     if sides is None or sides[0].shape != aval.shape:
         return None

@@ -8,6 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import ShapedArray
+from jax.extend.core import Primitive
 
 from funcnet.quantization.graph import LayerGraph, LayerNode, LayerValue, as_constant, scalar_constant
 
@@ -94,7 +96,9 @@ def _root(value: LayerValue) -> tuple[LayerValue, float] | None:
     return None
 
 
-def _layer_norm(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, aval: Any) -> LayerValue | None:
+def _layer_norm(
+    graph: LayerGraph, operands: Sequence[LayerValue], params: Mapping[str, Any], aval: ShapedArray
+) -> LayerValue | None:
     """Recognise c / √(mean(c²) + eps) with c = x - mean(x) as a layer normalisation of x.
 
     Layers of `nn` subtract the mean twice.
@@ -112,7 +116,9 @@ def _layer_norm(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, 
     return None
 
 
-def _softmax(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, aval: Any) -> LayerValue | None:
+def _softmax(
+    graph: LayerGraph, operands: Sequence[LayerValue], params: Mapping[str, Any], aval: ShapedArray
+) -> LayerValue | None:
     """Recognise e / sum(e) or e / max(sum(e), 1) with e = exp(x - max(x)) as a softmax of x."""
     numerator, divisor = operands
     exponentials = numerator.made_by("exp")
@@ -177,7 +183,9 @@ def _is_outside(test: LayerValue, ids: LayerValue, rows: int) -> bool | None:
     return limits.get((node.op, scalar_constant(node.inputs[1])))  # type: ignore[arg-type]
 
 
-def _embedding(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, aval: Any) -> LayerValue | None:
+def _embedding(
+    graph: LayerGraph, operands: Sequence[LayerValue], params: Mapping[str, Any], aval: ShapedArray
+) -> LayerValue | None:
     """Recognise a look-up of rows of a constant matrix as an embedding."""
     table, indices = operands
     numbers = params["dimension_numbers"]
@@ -193,7 +201,9 @@ def _embedding(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, a
     return graph.add("embedding", [table, ids], aval.shape, table.dtype)
 
 
-def _hide(graph: LayerGraph, operands: Sequence[LayerValue], params: Any, aval: Any) -> LayerValue | None:
+def _hide(
+    graph: LayerGraph, operands: Sequence[LayerValue], params: Mapping[str, Any], aval: ShapedArray
+) -> LayerValue | None:
     """Recognise masking: scores plus numbers that are 0 if the mask is 1 or True, and very low if it is 0 or False.
 
     The integer net uses the entries of the mask as row numbers of a table. A row number that is out of range selects
@@ -254,7 +264,7 @@ def _numbers(value: LayerValue, mask: LayerValue, number: int) -> np.ndarray:
     return np.asarray(_bound(primitive, arrays, params))
 
 
-def _bound(primitive: Any, arrays: Sequence[Any], params: Any) -> Any:
+def _bound(primitive: Primitive, arrays: Sequence[Any], params: Mapping[str, Any]) -> Any:
     with jax.ensure_compile_time_eval():
         return primitive.bind(*map(jnp.asarray, arrays), **params)
 

@@ -13,9 +13,10 @@ from typing import Any
 import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
+from jax.typing import DTypeLike
 
-from funcnet import tree
-from funcnet.functional.platforms import default_program
+from funcnet import nn, tree
+from funcnet.functional.platforms import JaxprEquation, default_program
 from funcnet.nn import activation, hard, relu
 from funcnet.nn.core.parts import children
 from funcnet.operators import native
@@ -24,6 +25,7 @@ from funcnet.quantization.graph import LayerGraph, LayerNode, LayerValue
 from funcnet.quantization.qparams import QParams
 from funcnet.quantization.recognition import FOLDING, RULES
 from funcnet.quantization.residuals import with_real_residuals
+from funcnet.tree import Params, State
 
 __all__ = ["layers_of"]
 
@@ -44,9 +46,9 @@ _INSTEAD = {
 
 def layers_of(
     where: str,
-    net: Any,
-    params: Any,
-    state: Any,
+    net: nn.Module,
+    params: Params,
+    state: State,
     inputs: Sequence[Any],
     names: Sequence[str] = (),
     channels: Mapping[str, QParams] | None = None,
@@ -77,9 +79,9 @@ def layers_of(
     if not inputs:
         raise ValueError(f"{where}: there is no example array; expected one for each input of the net, got none.")
 
-    def run(*arrays: Any) -> Any:
+    def run(*arrays: jax.Array) -> Any:
         plain = len(arrays) - len(names)
-        named = dict(zip(names, arrays[plain:], strict=True))
+        named: dict[str, Any] = dict(zip(names, arrays[plain:], strict=True))
         out, new = net.apply(params, state, *arrays[:plain], **named, training=False)
         if new is not state:
             old = tree.flatten(state)
@@ -165,7 +167,7 @@ class _Tracer:
         self.graph.layer = outer
         return [read(atom) for atom in jaxpr.outvars]
 
-    def _equation(self, equation: Any, operands: list[LayerValue]) -> Sequence[LayerValue]:
+    def _equation(self, equation: JaxprEquation, operands: list[LayerValue]) -> Sequence[LayerValue]:
         name = equation.primitive.name
         if name.startswith(_RANDOM):
             raise ValueError(
@@ -193,12 +195,12 @@ class _Tracer:
         ]
 
 
-def _constant(array: Any, dtype: Any = None) -> LayerValue:
+def _constant(array: Any, dtype: DTypeLike | None = None) -> LayerValue:
     array = np.asarray(array, dtype) if isinstance(array, int | float | bool) else array
     return LayerValue(tuple(array.shape), array.dtype, array)
 
 
-def _computed(equation: Any, operands: Sequence[LayerValue]) -> list[LayerValue]:
+def _computed(equation: JaxprEquation, operands: Sequence[LayerValue]) -> list[LayerValue]:
     """Compute an operation on constants while tracing, and return its results as constants."""
     arrays = [value.constant for value in operands]
 
@@ -214,7 +216,7 @@ def _computed(equation: Any, operands: Sequence[LayerValue]) -> list[LayerValue]
     return [_constant(one) for one in (out if equation.primitive.multiple_results else [out])]
 
 
-def _called(equation: Any) -> ClosedJaxpr | None:
+def _called(equation: JaxprEquation) -> ClosedJaxpr | None:
     """Return the program that an equation calls, or None if the equation is not a plain call.
 
     A reduction is not a plain call: its program combines two numbers, so the shapes of the program differ from those of
@@ -231,13 +233,13 @@ def _called(equation: Any) -> ClosedJaxpr | None:
     return None
 
 
-def _layer(equation: Any) -> str:
+def _layer(equation: JaxprEquation) -> str:
     # einsum and transformations add segments that are not names of layers
     segments = str(equation.source_info.name_stack).split("/")
     return ".".join(segment for segment in segments if segment.isidentifier() or segment.isdigit())
 
 
-def _refuse(where: str, net: Any, nodes: Sequence[LayerNode]) -> None:
+def _refuse(where: str, net: nn.Module, nodes: Sequence[LayerNode]) -> None:
     """Raise the error for the first of the nodes without an integer kernel. The message also names all their layers."""
     node = nodes[0]
     module, name = _module(net, node.layer), _JAX_NAMES.get(node.op, node.op)
@@ -257,7 +259,7 @@ def _refuse(where: str, net: Any, nodes: Sequence[LayerNode]) -> None:
     )
 
 
-def _only_float(net: Any, nodes: Sequence[LayerNode]) -> str:
+def _only_float(net: nn.Module, nodes: Sequence[LayerNode]) -> str:
     """Return the sentence that names what has no integer kernel: layers, and operations outside of all layers."""
 
     def named(node: LayerNode) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from jax.typing import DTypeLike
 
 from funcnet import text, tree
 from funcnet.heads import HEADS, Head, TextEncoder, open_head
@@ -47,7 +48,7 @@ class Inference:
     def __repr__(self) -> str:
         return f"Inference({str(self.path)!r}, {self.task!r}, lengths={self.run.lengths})"
 
-    def __call__(self, item: Any) -> Any:
+    def __call__(self, item: object) -> Any:
         """Return the answer for one item. `inference` lists the items and answers of each task."""
         return self.batch([item])[0]
 
@@ -79,7 +80,7 @@ class Inference:
         """Encode the head's examples as rows for the model."""
         return [*self.head.encode(examples, self._encoder)]
 
-    def _example(self, item: Any, number: int) -> Any:
+    def _example(self, item: object, number: int) -> Any:
         _require_unicode(item, number)
         example = self.head.example(item, f"item {number}")
         if example is None:
@@ -99,7 +100,7 @@ def inference(
     sizes: Sequence[int] = (1, 8),
     lengths: Sequence[int] = LENGTHS,
     ahead: bool = True,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Inference:
     """Return a function that runs the model in a directory, with its weights on the device and its programs compiled.
@@ -186,7 +187,7 @@ def inference(
     return Inference(path, head, TextEncoder(tokenizer, longest), run, model)
 
 
-def _require_unicode(item: Any, number: int) -> None:
+def _require_unicode(item: object, number: int) -> None:
     """Raise a ValueError if a text of the item contains half of a surrogate pair, which the tokenizer cannot read."""
     if isinstance(item, list | tuple):
         for part in item:

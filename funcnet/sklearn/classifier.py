@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import optax
 import scipy.special
+from jax.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
@@ -85,9 +86,9 @@ class Classifier(ClassifierMixin, Estimator):
         validation_fraction: float = 0.0,
         warm_start: bool = False,
         dtype: Literal["float32", "float64"] = "float32",
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
-        **parameters: Any,
+        **parameters: object,
     ):
         self.class_weight = class_weight
         super().__init__(
@@ -96,7 +97,7 @@ class Classifier(ClassifierMixin, Estimator):
             dtype=dtype, random_state=random_state, verbose=verbose, **parameters,
         )  # fmt: skip
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train a new net, or continue with `warm_start`.
 
         Args:
@@ -110,7 +111,9 @@ class Classifier(ClassifierMixin, Estimator):
         self.all_classes_: np.ndarray | None = None
         return self.train_net(X, y, sample_weight, None, self.warm_start)
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Train for one epoch.
 
         Args:
@@ -128,7 +131,7 @@ class Classifier(ClassifierMixin, Estimator):
         self.all_classes_ = None if classes is None else np.unique(classes)
         return self.train_net(X, y, sample_weight, 1, True)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Return the probabilities of the classes (N, classes)."""
         outputs = self.net_outputs(X)
         logits = outputs.reshape(len(outputs), -1)
@@ -140,12 +143,12 @@ class Classifier(ClassifierMixin, Estimator):
         """Return probabilities (N, classes). A net with one output has given that of the second of two classes."""
         return np.concatenate([1 - found, found], 1) if found.shape[1] == 1 < len(self.classes_) else found
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the classes (N,)."""
         best = self.predict_proba(X).argmax(1)
         return np.asarray(self.classes_[best])
 
-    def targets(self, y: Any, reset: bool) -> np.ndarray:
+    def targets(self, y: np.ndarray, reset: bool) -> np.ndarray:
         """Return the position of each target in `classes_`, as int32."""
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)

@@ -2,7 +2,7 @@
 
 import copy
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -64,7 +64,7 @@ class EarlyStopping:
     def __init__(self, monitor: str = "valid_loss", patience: int = 10, min_delta: float = 0.0):
         self.monitor, self.patience, self.min_delta = monitor, patience, min_delta
 
-    def __call__(self, estimator: Any, row: Any) -> bool:
+    def __call__(self, estimator: Any, row: Mapping[str, Any]) -> bool:
         if self.monitor not in row:
             raise ValueError(
                 f"EarlyStopping: {self.monitor!r} is not measured; expected one of {', '.join(row)}, got "

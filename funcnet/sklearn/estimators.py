@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -61,9 +62,9 @@ class Estimator(NamedParameters):
         validation_fraction: float = 0.0,
         warm_start: bool = False,
         dtype: Literal["float32", "float64"] = "float32",
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
-        **parameters: Any,
+        **parameters: object,
     ):
         self.module, self.criterion, self.optimizer, self.lr = module, criterion, optimizer, lr
         self.max_epochs, self.batch_size, self.shuffle = max_epochs, batch_size, shuffle
@@ -72,7 +73,7 @@ class Estimator(NamedParameters):
         self.random_state, self.verbose = random_state, verbose
         self.keep_further(parameters)
 
-    def targets(self, y: Any, reset: bool) -> np.ndarray:
+    def targets(self, y: np.ndarray, reset: bool) -> np.ndarray:
         """Check the targets, and return them in the form in which `loss` needs them."""
         raise NotImplementedError
 
@@ -113,7 +114,9 @@ class Estimator(NamedParameters):
 
     # ---------------------------------------------------------------------------------------------------- training
 
-    def train_net(self, x: Any, y: Any, sample_weight: Any, epochs: int | None, continues: bool) -> Self:
+    def train_net(
+        self, x: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, epochs: int | None, continues: bool
+    ) -> Self:
         """Train for some epochs, and continue with the net of an earlier call if `continues`. None means
         `max_epochs`.
         """
@@ -156,7 +159,7 @@ class Estimator(NamedParameters):
         self.logged_ = [_as_numbers(row) for row in self.logged_]
         self.fitting_ = jax.tree.map(np.asarray, fitting)
 
-    def _ends(self, fitting: Any) -> bool:
+    def _ends(self, fitting: Fitting) -> bool:
         """Show the last epoch, call the callbacks, and return whether one of them ends the training."""
         row = self.logged_[-1] = _as_numbers(self.logged_[-1])
         if self.verbose:
@@ -329,7 +332,7 @@ def no_loss(outputs: jax.Array, targets: jax.Array) -> jax.Array:
     raise NotImplementedError
 
 
-def _checked_weights(where: str, weights: Any, count: int, dtype: np.dtype) -> np.ndarray:
+def _checked_weights(where: str, weights: ArrayLike | None, count: int, dtype: np.dtype) -> np.ndarray:
     if weights is None:
         return np.ones(count, dtype)
     found = np.asarray(weights, dtype)

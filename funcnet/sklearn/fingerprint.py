@@ -29,7 +29,7 @@ def fingerprint(traced: ClosedJaxpr) -> str:
     return found.hexdigest()
 
 
-def _add(found: Any, value: Any) -> None:
+def _add(found: "hashlib._Hash", value: object) -> None:
     """Add the constants of a parameter of an equation, with all digits."""
     if isinstance(value, ClosedJaxpr):
         for constant in value.consts:
@@ -47,7 +47,7 @@ def _add(found: Any, value: Any) -> None:
             _add(found, inner)
 
 
-def _add_constant(found: Any, constant: Any) -> None:
+def _add_constant(found: "hashlib._Hash", constant: Any) -> None:
     if isinstance(constant, jax.Array) and jax.dtypes.issubdtype(constant.dtype, jax.dtypes.prng_key):
         constant = jax.random.key_data(constant)
     array = np.asarray(constant)

@@ -55,7 +55,7 @@ class NamedParameters(BaseEstimator):
         if further:
             self._further = {**self.further_parameters(), **further}
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Set parameters, also those of the module and of the optimizer, such as `module__rate`.
 
         Raises:

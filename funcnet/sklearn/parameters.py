@@ -85,7 +85,12 @@ class ModuleMaker:
     optimizer: Callable[..., optax.GradientTransformation]
 
     @classmethod
-    def of(cls, where: str, module: Callable[..., nn.Module] | None, optimizer: Any) -> "ModuleMaker":
+    def of(
+        cls,
+        where: str,
+        module: Callable[..., nn.Module] | None,
+        optimizer: str | Callable[..., optax.GradientTransformation],
+    ) -> "ModuleMaker":
         """Return the maker of an estimator with the class name `where`.
 
         Raises:
@@ -198,7 +203,7 @@ def check_arguments(where: str, function: Callable[..., Any], prefix: str, given
             )
 
 
-def _frozen(value: Any) -> Any:
+def _frozen(value: object) -> Any:
     """Return a form of a value that can be hashed if the value can, and that tells 1, 1.0 and True apart."""
     if isinstance(value, list | tuple):
         return type(value), tuple(map(_frozen, value))
@@ -207,7 +212,7 @@ def _frozen(value: Any) -> Any:
     return type(value), value
 
 
-def _is_hashable(value: Any) -> bool:
+def _is_hashable(value: object) -> bool:
     try:
         hash(value)
     except TypeError:

@@ -3,9 +3,9 @@
 The candidates that share the value of the parameter, or of both parameters, are averaged; see `results.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from funcnet import arguments
 from funcnet.figures import COLOURS, GREY, new_figure, plain, write_figure
 from funcnet.files import require_folder
 from funcnet.sklearn.results import AveragedScores, Levels, Results, read_results
+
+if TYPE_CHECKING:  # the import takes half a second
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["draw_curve", "draw_heat_map"]
 
@@ -203,7 +207,7 @@ def _grows_by_factors(places: np.ndarray) -> bool:
     return bool(factors.std() / factors.mean() < steps.std() / steps.mean())
 
 
-def _label(set_ticks: Any, levels: Levels, width: float) -> None:
+def _label(set_ticks: Callable[..., Any], levels: Levels, width: float) -> None:
     """Label the columns or rows of a heat map. A column has a width in inches."""
     step = -(-len(levels.labels) // MOST_LABELS)
     labels = [plain(label) for label in levels.labels[::step]]
@@ -211,7 +215,7 @@ def _label(set_ticks: Any, levels: Levels, width: float) -> None:
     set_ticks(range(0, len(levels.labels), step), labels, fontsize=8, **slant)
 
 
-def _frame(axis: Any, cells: np.ndarray) -> None:
+def _frame(axis: "Axes", cells: np.ndarray) -> None:
     from matplotlib.patches import Rectangle
 
     for row, column in cells:
@@ -219,7 +223,7 @@ def _frame(axis: Any, cells: np.ndarray) -> None:
         axis.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=COLOURS[1], linewidth=2, clip_on=False, zorder=3))
 
 
-def _finish(figure: Any, path: Path, title: str, note: str) -> None:
+def _finish(figure: "Figure", path: Path, title: str, note: str) -> None:
     if title:
         figure.suptitle(plain(title), x=0.01, ha="left", fontsize=12, fontweight="bold", wrap=True)
     figure.supxlabel(note, x=0.01, ha="left", fontsize=8, color=GREY)

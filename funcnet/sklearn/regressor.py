@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import column_or_1d
 
@@ -36,7 +37,7 @@ class Regressor(RegressorMixin, Estimator):
         True
     """
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train a new net, or continue with `warm_start`.
 
         Args:
@@ -49,11 +50,11 @@ class Regressor(RegressorMixin, Estimator):
         """
         return self.train_net(X, y, sample_weight, None, self.warm_start)
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train for one epoch. The arguments are those of `fit`."""
         return self.train_net(X, y, sample_weight, 1, True)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the predictions, with the shape that the targets had."""
         outputs = self.net_outputs(X)
         return outputs.reshape(len(outputs)) if self.is_flat_ else outputs

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
+from jax.typing import ArrayLike
 from sklearn import model_selection
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.model_selection import check_cv
 
 from funcnet.sklearn.estimators import Estimator
@@ -33,7 +34,7 @@ class _Together:
     best_estimator_: Any
     cv_results_: dict[str, Any]
 
-    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None, **params: Any) -> Self:
         """Train and score all candidates, and train the best one on all rows; see scikit-learn's `fit`.
 
         After Ctrl-C, the candidates that were trained so far, perhaps for fewer epochs, are scored, with a warning.
@@ -58,7 +59,7 @@ class _Together:
                     del owner.trained_nets
         return self
 
-    def _run_search(self, evaluate_candidates: Callable[..., Any], callback_ctx: Any = None) -> None:
+    def _run_search(self, evaluate_candidates: Callable[..., Any], callback_ctx: object = None) -> None:
         def evaluate(candidates: Iterable[Mapping[str, Any]], *arguments: Any, **named: Any) -> Any:
             candidates = list(candidates)
             kept: Sequence[Mapping[str, Any]] = candidates
@@ -100,12 +101,12 @@ class GridSearchCV(_Together, model_selection.GridSearchCV):
 
     def __init__(
         self,
-        estimator: Any,
-        param_grid: Any,
+        estimator: BaseEstimator,
+        param_grid: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
-        scoring: Any = None,
+        scoring: str | Callable[..., Any] | Sequence[str] | Mapping[str, Any] | None = None,
         n_jobs: int | None = None,
-        refit: Any = True,
+        refit: bool | str | Callable[..., Any] = True,
         cv: Any = None,
         verbose: int = 0,
         pre_dispatch: int | str = "2*n_jobs",
@@ -140,17 +141,17 @@ class RandomizedSearchCV(_Together, model_selection.RandomizedSearchCV):
 
     def __init__(
         self,
-        estimator: Any,
-        param_distributions: Any,
+        estimator: BaseEstimator,
+        param_distributions: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
         n_iter: int = 10,
-        scoring: Any = None,
+        scoring: str | Callable[..., Any] | Sequence[str] | Mapping[str, Any] | None = None,
         n_jobs: int | None = None,
-        refit: Any = True,
+        refit: bool | str | Callable[..., Any] = True,
         cv: Any = None,
         verbose: int = 0,
         pre_dispatch: int | str = "2*n_jobs",
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         error_score: float | str = float("nan"),
         return_train_score: bool = False,
         exact: bool = False,

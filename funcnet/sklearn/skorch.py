@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import scipy.special
+from jax.typing import ArrayLike
 
 from funcnet import nn
 from funcnet.sklearn.classifier import Classifier
@@ -43,9 +44,9 @@ class _Skorch(Estimator):
         warm_start: bool = False,
         device: str | None = None,
         dtype: Literal["float32", "float64"] = "float32",
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
-        **parameters: Any,
+        **parameters: object,
     ):
         self.device = device
         self.module, self.criterion, self.optimizer, self.lr = module, criterion, optimizer, lr
@@ -120,7 +121,7 @@ class NeuralNetClassifier(_Skorch, Classifier):
 
     default_criterion: ClassVar[type[nn.Module]] = nn.NLLLoss
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Return the probabilities of the classes (N, classes)."""
         outputs = self.net_outputs(X)
         found = outputs.reshape(len(outputs), -1)

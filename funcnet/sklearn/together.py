@@ -24,6 +24,7 @@ import numpy as np
 from funcnet.sklearn.parameters import Traces
 from funcnet.sklearn.training import Batches, Recipe, TrainingRows, batches_of, compiled, run_epoch, start
 from funcnet.train import Interruption
+from funcnet.tree import PyTree
 
 __all__ = ["Lane", "TrainedNets", "digest", "train_together"]
 
@@ -89,7 +90,7 @@ def digest(estimator: Any, rows: TrainingRows) -> str:
     return str(joblib.hash((type(estimator).__name__, sorted(params.items()), *map(np.ascontiguousarray, rows))))
 
 
-def _digest_of(value: Any) -> str:
+def _digest_of(value: object) -> str:
     """Return a digest of a parameter by its value, or by its identity if it cannot be pickled, as a lambda."""
     try:
         return str(joblib.hash(value))
@@ -235,7 +236,7 @@ class _Program:
         batches: Batches = self._place(Batches(*map(np.stack, zip(*found, strict=True))), "lanes")
         return batches
 
-    def _place(self, tree: Any, *axes: str) -> Any:
+    def _place(self, tree: PyTree, *axes: str) -> Any:
         return jax.device_put(tree, jax.NamedSharding(self.mesh, jax.P(*axes)))
 
 

@@ -137,7 +137,7 @@ def run_epoch(
     drawn = jax.random.fold_in(key, number + 1)
     least = np.finfo(recipe.dtype).tiny
 
-    def step(carry: tuple[Fitting, jax.Array, jax.Array], batch: Any) -> tuple[Any, None]:
+    def step(carry: tuple[Fitting, jax.Array, jax.Array], batch: tuple[Any, ...]) -> tuple[Any, None]:
         (before, total, weight), (place, (chosen, counted)) = carry, batch
         weights = jnp.where(counted, rows.weights[chosen], jnp.zeros((), rows.weights.dtype))
         divisor = counted.sum().astype(weights.dtype) if recipe.knows_rows else weights.sum()

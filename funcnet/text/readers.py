@@ -255,7 +255,7 @@ def _check_column(schema: Any, field: str, path: Path) -> None:
         )
 
 
-def _string(value: Any, path: Path, place: str, field: str) -> str:
+def _string(value: object, path: Path, place: str, field: str) -> str:
     if value is None:  # a row without text
         return ""
     if not isinstance(value, str):

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from funcnet.functional import checks
 
@@ -88,7 +89,7 @@ def float_dtype() -> Any:
     return jax.dtypes.canonicalize_dtype(np.float64)
 
 
-def common_dtype(*values: Any) -> Any:
+def common_dtype(*values: ArrayLike) -> Any:
     """Return the dtype that torch gives to a result of arrays and Python numbers.
 
     A Python number can change the kind of the dtype, such as integer to float, but not its width.

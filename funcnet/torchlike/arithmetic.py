@@ -1,9 +1,8 @@
 """Element-wise functions with a different gradient or dtype than in jax.numpy."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from funcnet.functional import checks
 from funcnet.torchlike.arguments import common_dtype
@@ -42,12 +41,12 @@ def _abs(x: jax.Array) -> jax.Array:
 
 
 @_abs.defjvp
-def _abs_jvp(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+def _abs_jvp(primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
     (x,), (dx,) = primals, tangents
     return _abs(x), jnp.sign(x) * dx
 
 
-def clamp(input: jax.Array, min: Any = None, max: Any = None) -> jax.Array:
+def clamp(input: jax.Array, min: ArrayLike | None = None, max: ArrayLike | None = None) -> jax.Array:
     """Move entries below `min` to `min`, and those above `max` to `max`. Entries at a bound have the gradient 1.
 
     Args:
@@ -88,7 +87,7 @@ def clamp(input: jax.Array, min: Any = None, max: Any = None) -> jax.Array:
     return out
 
 
-def div(input: jax.Array, other: Any, *, rounding_mode: str | None = None) -> jax.Array:
+def div(input: jax.Array, other: ArrayLike, *, rounding_mode: str | None = None) -> jax.Array:
     """Divide, and round the quotient as `rounding_mode` specifies.
 
     Args:

@@ -9,6 +9,9 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
+
+from funcnet.tree import PyTree
 
 __all__ = ["autograd_function"]
 
@@ -26,13 +29,13 @@ class _Context(SimpleNamespace):
         """Return `saved_tensors`. torch keeps this property for old code."""
         return self.saved_tensors
 
-    def save_for_backward(self, *arrays: Any) -> None:
+    def save_for_backward(self, *arrays: object) -> None:
         self.saved_tensors = arrays
 
-    def mark_non_differentiable(self, *arrays: Any) -> None:
+    def mark_non_differentiable(self, *arrays: object) -> None:
         """Do nothing. JAX determines which results have gradients."""
 
-    def mark_dirty(self, *arrays: Any) -> None:
+    def mark_dirty(self, *arrays: object) -> None:
         """Do nothing. JAX arrays do not change in place."""
 
     def set_materialize_grads(self, value: bool) -> None:
@@ -76,7 +79,7 @@ def autograd_function(cls: Class) -> Class:
     return cls
 
 
-def _apply(cls: Any, *arguments: Any) -> Any:
+def _apply(cls: Any, *arguments: PyTree) -> Any:
     leaves, structure = jax.tree.flatten(list(arguments))
     moving = [place for place, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)]
     arrays = [jnp.asarray(leaves[place]) for place in moving]
@@ -107,7 +110,7 @@ def _apply(cls: Any, *arguments: Any) -> Any:
         saved = [one if source is None else [*arrays, *found][source] for source, one in places]
         return found, (saved, arrays, outputs, own)
 
-    def backward(residuals: Any, gradients: list[Any]) -> tuple[Any, ...]:
+    def backward(residuals: tuple[Any, ...], gradients: list[Any]) -> tuple[Any, ...]:
         saved, *inputs = residuals
         each: list[Any] = [None] * len(items)
         for place, one, like in zip(places, gradients, inputs[1], strict=True):
@@ -135,19 +138,19 @@ def _place_of(array: jax.Array, known: list[jax.Array]) -> int | None:
     return next((place for place, one in enumerate(known) if one is array), None)
 
 
-def _by_leaf(spread: list[Any], found: Any) -> dict[int, Any]:
+def _by_leaf(spread: list[Any], found: PyTree) -> dict[int, Any]:
     """Return {number of an array argument: its gradient from `backward`}. Leave out containers of arrays."""
     given = list(found) if isinstance(found, tuple | list) else [found]
     return {part: gradient for part, gradient in zip(spread, given, strict=False) if isinstance(part, int)}
 
 
-def _is_arrays(value: Any) -> bool:
+def _is_arrays(value: PyTree) -> bool:
     """Return whether a value that `forward` saved in `ctx` consists only of arrays, which JAX then has to trace."""
     leaves = jax.tree.leaves(value)
     return bool(leaves) and all(isinstance(leaf, jax.Array) for leaf in leaves)
 
 
-def _gradient(given: Any, like: jax.Array) -> Any:
+def _gradient(given: ArrayLike | None, like: jax.Array) -> Any:
     if not jnp.issubdtype(like.dtype, jnp.inexact):
         return np.zeros(like.shape, jax.dtypes.float0)
     return jnp.zeros_like(like) if given is None else jnp.asarray(given, like.dtype)

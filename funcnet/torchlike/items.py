@@ -7,15 +7,20 @@ example, `x[0, :, [0, 1]]` has shape (N, 2) in torch and (2, N) in NumPy.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import EllipsisType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from funcnet.functional import checks
 
 __all__ = ["get_item", "set_item"]
+
+# What selects a part of an array in torch.
+Index = int | slice | EllipsisType | jax.Array | np.ndarray | list[Any] | tuple[Any, ...] | None
 
 _ALL = slice(None)
 
@@ -32,7 +37,7 @@ class _Index:
         return [item for item in self.advanced if not isinstance(item, slice)]
 
 
-def get_item(input: jax.Array, index: Any) -> jax.Array:
+def get_item(input: jax.Array, index: Index) -> jax.Array:
     """Return `input[index]`, with the meaning that the index has in torch.
 
     Args:
@@ -63,7 +68,7 @@ def get_item(input: jax.Array, index: Any) -> jax.Array:
     return left[steps.advanced] if steps.arrays else left
 
 
-def set_item(input: jax.Array, index: Any, value: Any) -> jax.Array:
+def set_item(input: jax.Array, index: Index, value: ArrayLike) -> jax.Array:
     """Return the array that `input[index] = value` would produce in torch.
 
     Args:
@@ -135,7 +140,7 @@ def _masked(where: str, input: jax.Array, index: tuple[Any, ...], value: jax.Arr
     return jnp.where(spread, jnp.broadcast_to(value, input.shape), input)
 
 
-def _parsed(where: str, input: jax.Array, index: Any) -> _Index:
+def _parsed(where: str, input: jax.Array, index: Index) -> _Index:
     items = [_item(where, item) for item in (index if isinstance(index, tuple) else (index,))]
     used = [_dimensions_of(item) for item in items]
     free = input.ndim - sum(used)
@@ -171,7 +176,7 @@ def _parsed(where: str, input: jax.Array, index: Any) -> _Index:
     return _Index(tuple(basic), tuple(advanced))
 
 
-def _item(where: str, item: Any) -> Any:
+def _item(where: str, item: object) -> Any:
     """Return one item of an index: a slice, None or Ellipsis unchanged, and anything else as an array."""
     if item is None or item is Ellipsis or isinstance(item, slice):
         return item

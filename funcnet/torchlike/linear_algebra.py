@@ -1,9 +1,8 @@
 """Norms, distances and the cross product."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from funcnet.functional import checks
 from funcnet.functional.vector_norm import vector_norm
@@ -13,7 +12,11 @@ __all__ = ["cdist", "cross", "norm", "renorm"]
 
 
 def norm(
-    input: jax.Array, p: float | str | None = "fro", dim: Dims = None, keepdim: bool = False, dtype: Any = None
+    input: jax.Array,
+    p: float | str | None = "fro",
+    dim: Dims = None,
+    keepdim: bool = False,
+    dtype: DTypeLike | None = None,
 ) -> jax.Array:
     """Compute the p-norm of all entries, or over some dimensions. A norm of 0 has the gradient 0.
 

@@ -154,7 +154,13 @@ def std_mean(
 
 
 def _moments(
-    where: str, input: jax.Array, dim: Any, unbiased: bool, keepdim: bool, correction: float | None, root: bool = False
+    where: str,
+    input: jax.Array,
+    dim: Any,
+    unbiased: bool,
+    keepdim: bool,
+    correction: float | None,
+    root: bool = False,
 ) -> tuple[jax.Array, jax.Array]:
     """Return (variance, mean), or (standard deviation, mean) if `root` is True."""
     if isinstance(dim, bool):
@@ -182,7 +188,7 @@ def _root(square: jax.Array) -> jax.Array:
 
 
 @_root.defjvp
-def _root_jvp(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+def _root_jvp(primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
     (square,), (d_square,) = primals, tangents
     root = _root(square)
     return root, jnp.where(root == 0, 0, d_square / (2 * jnp.where(root == 0, 1, root)))

@@ -4,8 +4,6 @@ All functions in this file require the keyword argument `rng`, a JAX key. The nu
 differ from torch's numbers.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -62,7 +60,7 @@ def randn_like(input: jax.Array, *, rng: jax.Array | None = None) -> jax.Array:
     return jax.random.normal(checks.key("tl.randn_like", rng), input.shape, input.dtype)
 
 
-def normal(mean: Any, std: Any = 1.0, *, rng: jax.Array | None = None) -> jax.Array:
+def normal(mean: float | jax.Array, std: float | jax.Array = 1.0, *, rng: jax.Array | None = None) -> jax.Array:
     """Draw one number from a normal distribution for each pair of a mean and a standard deviation.
 
     Args:

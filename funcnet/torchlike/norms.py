@@ -4,10 +4,12 @@ Letters: `B batch dimensions (any number), M rows, N columns`.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike, DTypeLike
 
 from funcnet.torchlike.arguments import Dims, axes_of, axis_of, index_dtype, line
 from funcnet.torchlike.arithmetic import abs as size_of
@@ -19,7 +21,9 @@ __all__ = ["logdet", "matrix_norm", "matrix_rank", "norm", "pinv", "vander"]
 Order = float | str | None
 
 
-def norm(A: jax.Array, ord: Order = None, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> jax.Array:
+def norm(
+    A: jax.Array, ord: Order = None, dim: Dims = None, keepdim: bool = False, dtype: DTypeLike | None = None
+) -> jax.Array:
     """Compute a norm of vectors or of matrices. A norm of 0 has the gradient 0.
 
     Args:
@@ -53,7 +57,11 @@ def norm(A: jax.Array, ord: Order = None, dim: Dims = None, keepdim: bool = Fals
 
 
 def matrix_norm(
-    A: jax.Array, ord: float | str = "fro", dim: Any = (-2, -1), keepdim: bool = False, dtype: Any = None
+    A: jax.Array,
+    ord: float | str = "fro",
+    dim: Sequence[int] = (-2, -1),
+    keepdim: bool = False,
+    dtype: DTypeLike | None = None,
 ) -> jax.Array:
     """Compute a norm of matrices. A norm of 0 has the gradient 0.
 
@@ -81,7 +89,9 @@ def matrix_norm(
     return _of_matrices("tl.linalg.matrix_norm", A, ord, dim, keepdim, dtype)
 
 
-def _of_matrices(where: str, A: jax.Array, ord: float | str, dim: Any, keepdim: bool, dtype: Any) -> jax.Array:
+def _of_matrices(
+    where: str, A: jax.Array, ord: float | str, dim: Any, keepdim: bool, dtype: DTypeLike | None
+) -> jax.Array:
     A = A if dtype is None else A.astype(dtype)
     given = tuple(dim)
     if len(given) != 2 or A.ndim < 2:
@@ -221,7 +231,7 @@ def _singular(where: str, A: jax.Array, hermitian: bool) -> jax.Array:
     return jnp.abs(jnp.linalg.eigvalsh(A)) if hermitian else jnp.linalg.svdvals(A)
 
 
-def _tolerance(A: jax.Array, singular: jax.Array, atol: Any, rtol: Any) -> jax.Array:
+def _tolerance(A: jax.Array, singular: jax.Array, atol: ArrayLike | None, rtol: ArrayLike | None) -> jax.Array:
     least = jnp.zeros((), singular.dtype) if atol is None else jnp.asarray(atol, singular.dtype)
     default = max(A.shape[-2:]) * jnp.finfo(A.dtype).eps
     if rtol is None:

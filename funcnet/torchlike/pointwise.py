@@ -2,10 +2,10 @@
 
 import functools
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from funcnet.functional import checks
 from funcnet.torchlike.arguments import common_dtype, float_dtype
@@ -13,7 +13,7 @@ from funcnet.torchlike.arguments import common_dtype, float_dtype
 __all__ = ["angle", "atan2", "copysign", "digamma", "i0", "lerp", "polygamma", "xlogy"]
 
 
-def lerp(input: jax.Array, end: jax.Array, weight: Any) -> jax.Array:
+def lerp(input: jax.Array, end: jax.Array, weight: ArrayLike) -> jax.Array:
     """Interpolate between two arrays: `input + weight * (end - input)`.
 
     Args:
@@ -58,13 +58,13 @@ def angle(input: jax.Array) -> jax.Array:
     return jnp.where(at_zero, jax.lax.stop_gradient(jnp.angle(input)), jnp.angle(jnp.where(at_zero, 1, input)))
 
 
-def _floats(*values: Any) -> list[jax.Array]:
+def _floats(*values: ArrayLike) -> list[jax.Array]:
     dtype = common_dtype(*values)
     dtype = dtype if jnp.issubdtype(dtype, jnp.floating) else float_dtype()
     return [jnp.asarray(value, dtype) for value in values]
 
 
-def atan2(input: jax.Array, other: Any) -> jax.Array:
+def atan2(input: jax.Array, other: ArrayLike) -> jax.Array:
     """Compute the angle of the points (other, input) in radians. The gradient at (0, 0) is 0.
 
     Args:
@@ -92,14 +92,14 @@ def _atan2(y: jax.Array, x: jax.Array) -> jax.Array:
 
 
 @_atan2.defjvp
-def _atan2_jvp(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+def _atan2_jvp(primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
     (y, x), (dy, dx) = primals, tangents
     square = x * x + y * y
     factor = jnp.where(square == 0, 0, 1 / jnp.where(square == 0, 1, square))
     return _atan2(y, x), factor * x * dy - factor * y * dx
 
 
-def copysign(input: jax.Array, other: Any) -> jax.Array:
+def copysign(input: jax.Array, other: ArrayLike) -> jax.Array:
     """Return the absolute values of the input with the signs of `other`. The gradient is 0 where the input is 0.
 
     Args:
@@ -123,7 +123,7 @@ def copysign(input: jax.Array, other: Any) -> jax.Array:
     return jnp.copysign(value, jax.lax.stop_gradient(sign))
 
 
-def xlogy(input: jax.Array, other: Any) -> jax.Array:
+def xlogy(input: jax.Array, other: ArrayLike) -> jax.Array:
     """Compute `input * log(other)`. Where the input is 0, the result is 0.
 
     Args:
@@ -152,7 +152,7 @@ def _xlogy(x: jax.Array, y: jax.Array) -> jax.Array:
 
 
 @_xlogy.defjvp
-def _xlogy_jvp(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+def _xlogy_jvp(primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
     (x, y), (dx, dy) = primals, tangents
     flat = (x == 0) & (y <= 0)
     return _xlogy(x, y), jnp.where(flat, 0, jnp.log(jnp.where(flat, 1, y))) * dx + x / y * dy
@@ -188,7 +188,7 @@ def _i0(x: jax.Array) -> jax.Array:
 
 
 @_i0.defjvp
-def _i0_jvp(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+def _i0_jvp(primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
     (x,), (dx,) = primals, tangents
     return _i0(x), jax.scipy.special.i1(x) * dx
 
@@ -265,6 +265,8 @@ def _polygamma(n: int, x: jax.Array) -> jax.Array:
 
 
 @_polygamma.defjvp
-def _polygamma_jvp(n: int, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+def _polygamma_jvp(
+    n: int, primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]
+) -> tuple[jax.Array, jax.Array]:
     (x,), (dx,) = primals, tangents
     return _polygamma(n, x), _polygamma(n + 1, x) * dx

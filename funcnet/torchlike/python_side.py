@@ -8,7 +8,7 @@ from typing import Any
 __all__ = ["no_context", "ntuple"]
 
 
-def ntuple(x: Any, n: int) -> tuple[Any, ...]:
+def ntuple(x: object, n: int) -> tuple[Any, ...]:
     """Return an iterable as a tuple, and any other value repeated n times.
 
     Args:
@@ -26,7 +26,7 @@ def ntuple(x: Any, n: int) -> tuple[Any, ...]:
     return tuple(x) if isinstance(x, Iterable) else (x,) * n
 
 
-def no_context(*args: Any, **kwargs: Any) -> contextlib.AbstractContextManager[None]:
+def no_context(*args: object, **kwargs: object) -> contextlib.AbstractContextManager[None]:
     """Return a context manager that does nothing. The context manager replaces an object such as `torch.autocast(…)`.
 
     Args:

@@ -188,7 +188,7 @@ def _shared(input: jax.Array, value: jax.Array) -> jax.Array:
 
 
 @_shared.defjvp
-def _shared_jvp(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+def _shared_jvp(primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
     (input, value), (d_input, _) = primals, tangents
     equal = ((input == value) | (jnp.isnan(input) & jnp.isnan(value))).astype(input.dtype)
     return value, (equal * d_input).sum() / equal.sum()

@@ -5,11 +5,13 @@ An index outside the array raises no error, because its value is unknown under `
 """
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike, DTypeLike
 
 from funcnet.functional import checks
 from funcnet.torchlike.arguments import axis_of, line
@@ -64,7 +66,7 @@ def gather(input: jax.Array, dim: int, index: jax.Array) -> jax.Array:
     return jnp.take_along_axis(full[rows], places, axis).reshape(index.shape)
 
 
-def scatter(input: jax.Array, dim: int, index: jax.Array, src: Any, *, reduce: str | None = None) -> jax.Array:
+def scatter(input: jax.Array, dim: int, index: jax.Array, src: ArrayLike, *, reduce: str | None = None) -> jax.Array:
     """Set one entry of the output for each entry of `src`: `output[index[i, j], j] = src[i, j]` for `dim=0`.
 
     Args:
@@ -190,7 +192,9 @@ def _extreme(reduce: str, input: jax.Array, src: jax.Array, places: tuple[Any, .
 
 
 @_extreme.defjvp
-def _extreme_jvp(reduce: str, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+def _extreme_jvp(
+    reduce: str, primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]
+) -> tuple[jax.Array, jax.Array]:
     (input, src, places), (d_input, d_src, _) = primals, tangents
     out = _extreme(reduce, input, src, places)
     if reduce == "prod":  # the derivative is the product of all other factors, also where some are 0
@@ -206,7 +210,7 @@ def _extreme_jvp(reduce: str, primals: Any, tangents: Any) -> tuple[jax.Array, j
     return out, (own * d_input).at[places].add(others * d_src)
 
 
-def _neutral(reduce: str, dtype: Any) -> Any:
+def _neutral(reduce: str, dtype: DTypeLike) -> Any:
     """Return the neutral element of a reduction, such as 0 for "sum" and 1 for "prod"."""
     if reduce in ("sum", "mean", "prod"):
         return int(reduce == "prod")
@@ -267,7 +271,7 @@ def index_copy(input: jax.Array, dim: int, index: jax.Array, source: jax.Array) 
     return full.at[places].set(values).reshape(input.shape)
 
 
-def index_fill(input: jax.Array, dim: int, index: jax.Array, value: Any) -> jax.Array:
+def index_fill(input: jax.Array, dim: int, index: jax.Array, value: ArrayLike) -> jax.Array:
     """Set the slices of the input at the given indices to one number.
 
     Args:
@@ -293,7 +297,7 @@ def index_fill(input: jax.Array, dim: int, index: jax.Array, value: Any) -> jax.
     return full.at[places].set(value).reshape(input.shape)
 
 
-def masked_fill(input: jax.Array, mask: jax.Array, value: Any) -> jax.Array:
+def masked_fill(input: jax.Array, mask: jax.Array, value: ArrayLike) -> jax.Array:
     """Return a copy of the input with `value` where the mask is True. The dtype of the input does not change.
 
     Args:
@@ -353,14 +357,14 @@ def masked_scatter(input: jax.Array, mask: jax.Array, source: jax.Array) -> jax.
     return jnp.where(mask, source.reshape(-1)[places].astype(input.dtype), input)
 
 
-def _number(where: str, value: Any, dtype: Any) -> jax.Array:
+def _number(where: str, value: ArrayLike, dtype: DTypeLike | None) -> jax.Array:
     value = jnp.asarray(value)
     if value.ndim:
         raise ValueError(f"{where}: value is not a single number; expected shape (), got {value.shape}.")
     return value.astype(dtype)
 
 
-def _prepared(where: str, input: jax.Array, dim: int, index: jax.Array, src: Any) -> tuple[Any, Any, Any]:
+def _prepared(where: str, input: jax.Array, dim: int, index: jax.Array, src: ArrayLike) -> tuple[Any, Any, Any]:
     """Return the input, the indices for `input.at[indices]`, and the values in the shape of the index."""
     axis = axis_of(where, dim, input.ndim)
     full, index = line(input), line(index)
@@ -386,7 +390,7 @@ def _slices(where: str, input: jax.Array, dim: int, index: jax.Array, source: An
     return full, (*(slice(None),) * axis, index), source
 
 
-def _fits(where: str, name: str, shape: Any, other: str, limit: Any, axis: int | None) -> None:
+def _fits(where: str, name: str, shape: Sequence[int], other: str, limit: Sequence[int], axis: int | None) -> None:
     if len(shape) != len(limit) or any(n > m for d, (n, m) in enumerate(zip(shape, limit, strict=True)) if d != axis):
         outside = "" if axis is None else f" outside dimension {axis}"
         raise ValueError(

@@ -3,8 +3,6 @@
 Letters: `… batch dimensions (any number), M equations, N unknowns, K right-hand sides`. Batch dimensions are broadcast.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -198,7 +196,7 @@ def _by_factor(B: jax.Array, lower: jax.Array) -> jax.Array:
 
 
 @_by_factor.defjvp
-def _by_factor_jvp(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+def _by_factor_jvp(primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
     """Differentiate `(L Lᴴ)⁻¹ B` with respect to all entries of L, as torch does, also those that are not read."""
     (B, lower), (dB, moved) = primals, tangents
     found = _by_factor(B, lower)

@@ -3,11 +3,10 @@
 Letters: `B batch, L samples, N frequencies, T frames, n size of the transform`.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from funcnet.functional import checks
 from funcnet.torchlike.arguments import common_dtype
@@ -194,7 +193,7 @@ def _sizes(where: str, n_fft: int, hop_length: int | None, win_length: int | Non
     return hop, size
 
 
-def _window(where: str, window: jax.Array | None, size: int, n_fft: int, dtype: Any) -> jax.Array:
+def _window(where: str, window: jax.Array | None, size: int, n_fft: int, dtype: DTypeLike | None) -> jax.Array:
     """Return the window with zeros on both sides, of shape (n,)."""
     window = jnp.ones(size, dtype) if window is None else window
     if window.shape != (size,):

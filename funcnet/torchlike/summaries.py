@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from funcnet.torchlike.arguments import Dims, axes_of, axis_of, line, sizes_of
 from funcnet.torchlike.reduction import chosen, of_all
@@ -170,7 +171,9 @@ def cumulative_trapezoid(y: jax.Array, x: jax.Array | None = None, *, dx: float 
     return jnp.cumsum((before + after) / 2 * steps, axis=axis - y.ndim)
 
 
-def gradient(input: jax.Array, *, spacing: Any = 1, dim: Dims = None, edge_order: int = 1) -> tuple[jax.Array, ...]:
+def gradient(
+    input: jax.Array, *, spacing: ArrayLike | Sequence[ArrayLike] = 1, dim: Dims = None, edge_order: int = 1
+) -> tuple[jax.Array, ...]:
     """Estimate derivatives by central differences of second order.
 
     Args:
@@ -203,7 +206,7 @@ def gradient(input: jax.Array, *, spacing: Any = 1, dim: Dims = None, edge_order
     return tuple(_slope(where, input, axis, step, edge_order) for axis, step in zip(over, steps, strict=True))
 
 
-def _slope(where: str, input: jax.Array, axis: int, step: Any, edge_order: int) -> jax.Array:
+def _slope(where: str, input: jax.Array, axis: int, step: ArrayLike, edge_order: int) -> jax.Array:
     rows = jnp.moveaxis(input, axis, -1)
     length = rows.shape[-1]
     if length <= edge_order:

@@ -16,11 +16,11 @@ Example:
 """
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 __all__ = ["positions", "read", "write"]
 
@@ -61,7 +61,7 @@ def read(x: jax.Array, at: Positions) -> jax.Array:
     return x.ravel()[at]
 
 
-def write(x: jax.Array, at: Positions, value: Any) -> jax.Array:
+def write(x: jax.Array, at: Positions, value: ArrayLike) -> jax.Array:
     """Return the base with new elements at the positions `at`.
 
     The result is the base after a change of one of its views.

@@ -12,11 +12,11 @@ The formulas describe the symmetric window. In the formulas, n is the position o
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 __all__ = [
     "bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "general_hamming", "hamming", "hann",
@@ -24,7 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def general_cosine(M: int, *, a: Sequence[float], sym: bool = True, dtype: Any = None) -> jax.Array:
+def general_cosine(M: int, *, a: Sequence[float], sym: bool = True, dtype: DTypeLike | None = None) -> jax.Array:
     """Compute the sum `Σ_i (-1)^i a_i cos(2 π i n / (M - 1))`.
 
     Args:
@@ -46,7 +46,7 @@ def general_cosine(M: int, *, a: Sequence[float], sym: bool = True, dtype: Any =
     return _cosines("general_cosine", M, a, sym, dtype)
 
 
-def hann(M: int, *, sym: bool = True, dtype: Any = None) -> jax.Array:
+def hann(M: int, *, sym: bool = True, dtype: DTypeLike | None = None) -> jax.Array:
     """Compute `(1 - cos(2 π n / (M - 1))) / 2`.
 
     Args:
@@ -67,7 +67,7 @@ def hann(M: int, *, sym: bool = True, dtype: Any = None) -> jax.Array:
     return _cosines("hann", M, [0.5, 0.5], sym, dtype)
 
 
-def general_hamming(M: int, *, alpha: float = 0.54, sym: bool = True, dtype: Any = None) -> jax.Array:
+def general_hamming(M: int, *, alpha: float = 0.54, sym: bool = True, dtype: DTypeLike | None = None) -> jax.Array:
     """Compute `α - (1 - α) cos(2 π n / (M - 1))`.
 
     Args:
@@ -89,7 +89,7 @@ def general_hamming(M: int, *, alpha: float = 0.54, sym: bool = True, dtype: Any
     return _cosines("general_hamming", M, [alpha, 1 - alpha], sym, dtype)
 
 
-def hamming(M: int, *, sym: bool = True, dtype: Any = None) -> jax.Array:
+def hamming(M: int, *, sym: bool = True, dtype: DTypeLike | None = None) -> jax.Array:
     """Compute `0.54 - 0.46 cos(2 π n / (M - 1))`.
 
     Args:
@@ -110,7 +110,7 @@ def hamming(M: int, *, sym: bool = True, dtype: Any = None) -> jax.Array:
     return _cosines("hamming", M, [0.54, 0.46], sym, dtype)
 
 
-def blackman(M: int, *, sym: bool = True, dtype: Any = None) -> jax.Array:
+def blackman(M: int, *, sym: bool = True, dtype: DTypeLike | None = None) -> jax.Array:
     """Compute `0.42 - 0.5 cos(2 π n / (M - 1)) + 0.08 cos(4 π n / (M - 1))`.
 
     Args:
@@ -131,7 +131,7 @@ def blackman(M: int, *, sym: bool = True, dtype: Any = None) -> jax.Array:
     return _cosines("blackman", M, [0.42, 0.5, 0.08], sym, dtype)
 
 
-def nuttall(M: int, *, sym: bool = True, dtype: Any = None) -> jax.Array:
+def nuttall(M: int, *, sym: bool = True, dtype: DTypeLike | None = None) -> jax.Array:
     """Compute Nuttall's window of four cosines, which minimises the side lobes.
 
     Args:
@@ -152,7 +152,7 @@ def nuttall(M: int, *, sym: bool = True, dtype: Any = None) -> jax.Array:
     return _cosines("nuttall", M, [0.3635819, 0.4891775, 0.1365995, 0.0106411], sym, dtype)
 
 
-def bartlett(M: int, *, sym: bool = True, dtype: Any = None) -> jax.Array:
+def bartlett(M: int, *, sym: bool = True, dtype: DTypeLike | None = None) -> jax.Array:
     """Compute the triangle `1 - |2 n / (M - 1) - 1|`.
 
     Args:
@@ -173,7 +173,7 @@ def bartlett(M: int, *, sym: bool = True, dtype: Any = None) -> jax.Array:
     return _window("bartlett", M, sym, dtype, lambda n, last: 1 - np.abs(2 * n / last - 1))
 
 
-def cosine(M: int, *, sym: bool = True, dtype: Any = None) -> jax.Array:
+def cosine(M: int, *, sym: bool = True, dtype: DTypeLike | None = None) -> jax.Array:
     """Compute half a wave: `sin(π (n + 1/2) / M)`.
 
     Args:
@@ -195,7 +195,7 @@ def cosine(M: int, *, sym: bool = True, dtype: Any = None) -> jax.Array:
 
 
 def exponential(
-    M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, dtype: Any = None
+    M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, dtype: DTypeLike | None = None
 ) -> jax.Array:
     """Compute `exp(-|n - center| / τ)`.
 
@@ -225,7 +225,7 @@ def exponential(
     return _window("exponential", M, sym, dtype, formula)
 
 
-def gaussian(M: int, *, std: float = 1.0, sym: bool = True, dtype: Any = None) -> jax.Array:
+def gaussian(M: int, *, std: float = 1.0, sym: bool = True, dtype: DTypeLike | None = None) -> jax.Array:
     """Compute `exp(-(n - (M - 1) / 2)² / (2 std²))`.
 
     Args:
@@ -249,7 +249,7 @@ def gaussian(M: int, *, std: float = 1.0, sym: bool = True, dtype: Any = None) -
     return _window("gaussian", M, sym, dtype, lambda n, last: np.exp(-(((n - last / 2) / std) ** 2) / 2))
 
 
-def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, dtype: Any = None) -> jax.Array:
+def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, dtype: DTypeLike | None = None) -> jax.Array:
     """Compute `I₀(β √(1 - (2 n / (M - 1) - 1)²)) / I₀(β)`.
 
     Args:
@@ -274,14 +274,16 @@ def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, dtype: Any = None) -
     return _window("kaiser", M, sym, dtype, lambda n, last: np.i0(beta * root(n, last)) / np.i0(np.float64(beta)))
 
 
-def _cosines(name: str, M: int, a: Sequence[float], sym: bool, dtype: Any) -> jax.Array:
+def _cosines(name: str, M: int, a: Sequence[float], sym: bool, dtype: DTypeLike | None) -> jax.Array:
     def waves(n: np.ndarray, last: int) -> np.ndarray:
         return np.sum([(-1) ** i * factor * np.cos(2 * np.pi * i * n / last) for i, factor in enumerate(a)], axis=0)
 
     return _window(name, M, sym, dtype, waves)
 
 
-def _window(name: str, M: int, sym: bool, dtype: Any, formula: Callable[[np.ndarray, int], np.ndarray]) -> jax.Array:
+def _window(
+    name: str, M: int, sym: bool, dtype: DTypeLike | None, formula: Callable[[np.ndarray, int], np.ndarray]
+) -> jax.Array:
     """Return `formula(n, last)` at all positions n. `last` is the last position of the symmetric window."""
     if M < 0:
         raise ValueError(f"tl.windows.{name}: M is negative; expected at least 0, got {M}.")

@@ -209,6 +209,6 @@ class _OpenedAt(_Opened):
         return self.source.state_dict() if self.is_begun else self._before
 
 
-def _close(batches: Any) -> None:
+def _close(batches: object) -> None:
     if hasattr(batches, "close"):
         batches.close()

@@ -8,6 +8,7 @@ import jax
 import optax
 
 from funcnet import tree
+from funcnet.tree import PyTree
 
 __all__ = ["calling", "optimizer_updates"]
 
@@ -42,7 +43,7 @@ def calling(where: str, name: str) -> Iterator[None]:
 
 
 def optimizer_updates(
-    optimizer: optax.GradientTransformation, grads: Any, opt_state: Any, chosen: tree.Tree, loss: jax.Array
+    optimizer: optax.GradientTransformation, grads: PyTree, opt_state: PyTree, chosen: tree.Tree, loss: jax.Array
 ) -> tuple[Any, Any]:
     """Return the updates of an optimizer and its new state. An optimizer that needs the loss, such as
     `optax.contrib.reduce_on_plateau`, receives it as `value`.
@@ -63,7 +64,7 @@ def optimizer_updates(
         raise
 
 
-def _check_state(optimizer: optax.GradientTransformation, opt_state: Any, chosen: tree.Tree) -> None:
+def _check_state(optimizer: optax.GradientTransformation, opt_state: PyTree, chosen: tree.Tree) -> None:
     """Raise a ValueError if the state of the optimizer does not belong to the trainable parameters `chosen`."""
     expected: Any = jax.tree.structure(jax.eval_shape(optimizer.init, chosen))
     if expected != jax.tree.structure(opt_state):

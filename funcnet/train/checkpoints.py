@@ -28,6 +28,7 @@ from funcnet.train.errors import RunError, cannot_write
 from funcnet.train.storable import accepted_kinds, array_kind, named_leaves, storable_leaves, stored_form
 from funcnet.train.stored_arrays import read_arrays, stored_kinds, write_arrays
 from funcnet.train.versions import versions
+from funcnet.tree import PyTree
 
 __all__ = ["Checkpoints", "Restored", "resume"]
 
@@ -106,7 +107,9 @@ class Checkpoints:
 
     # -------------------------------------------------------------------------------------------------- writing
 
-    def save(self, state: Any, step: int, about: Mapping[str, Any], metrics: Mapping[str, float] | None = None) -> None:
+    def save(
+        self, state: PyTree, step: int, about: Mapping[str, Any], metrics: Mapping[str, float] | None = None
+    ) -> None:
         """Copy `state`, and write the copy in the background. If an earlier checkpoint is still being written, wait for
         it first.
 
@@ -214,7 +217,7 @@ class Checkpoints:
 
     # -------------------------------------------------------------------------------------------------- reading
 
-    def restore(self, template: Any, shardings: Any = None) -> Restored | None:
+    def restore(self, template: PyTree, shardings: PyTree = None) -> Restored | None:
         """Restore the newest complete checkpoint whose digests match.
 
         Damaged checkpoints are reported, renamed to damaged-… for inspection, and not read again.
@@ -245,7 +248,7 @@ class Checkpoints:
         self.wait()
         return next(iter(self._complete()), None)
 
-    def rewind(self, step: int, template: Any, shardings: Any = None) -> Restored | None:
+    def rewind(self, step: int, template: PyTree, shardings: PyTree = None) -> Restored | None:
         """Restore the newest scheduled checkpoint up to `step` or, if there is none, the oldest scheduled checkpoint.
 
         A checkpoint is scheduled if the `Cadence` saves at its step. Other checkpoints were saved only because of a
@@ -266,7 +269,9 @@ class Checkpoints:
         return self.restore(template, shardings)
 
 
-def resume(checkpoints: Checkpoints, template: Any, layout: Layout, start: Callable[[], Any] | None = None) -> Restored:
+def resume(
+    checkpoints: Checkpoints, template: PyTree, layout: Layout, start: Callable[[], Any] | None = None
+) -> Restored:
     """Restore the newest undamaged checkpoint, or start again at step 0. Print the step from which the run continues.
 
     Args:
@@ -310,7 +315,7 @@ def _free(folder: Path) -> None:
             return
 
 
-def _require_same(stored: dict[str, str], template: Any, on_device: bool, path: Path) -> None:
+def _require_same(stored: dict[str, str], template: PyTree, on_device: bool, path: Path) -> None:
     """Refuse a checkpoint of another model or optimizer."""
     leaves = named_leaves(template)
     # older releases did not save these leaves

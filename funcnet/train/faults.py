@@ -18,6 +18,7 @@ from typing import Any, Literal, Protocol
 
 from funcnet.train.errors import RunError
 from funcnet.train.nan_trace import describe_broken
+from funcnet.tree import PyTree
 
 __all__ = ["Fault", "FaultFinder", "Recovery"]
 
@@ -64,7 +65,7 @@ class Recovery(Protocol):
     `funcnet.train.recovery`.
     """
 
-    def keep(self, fault: Fault, batch: Any) -> Mapping[str, Any]:
+    def keep(self, fault: Fault, batch: PyTree) -> Mapping[str, Any]:
         """Save what is needed to repeat the failed step, and return the record of the fault, as JSON."""
 
     def rewind(self, fault: Fault) -> Any:

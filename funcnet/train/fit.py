@@ -14,7 +14,7 @@ from funcnet.arguments import boolean, path, strings
 from funcnet.parallel.checks import as_arrays
 from funcnet.train.errors import RunError
 from funcnet.train.fit_checks import check_plan, check_settings, hidden_names, in_python
-from funcnet.train.fit_data import is_function, open_function, rows_per_step
+from funcnet.train.fit_data import TrainingData, is_function, open_function, rows_per_step
 from funcnet.train.fit_evaluation import Evaluated
 from funcnet.train.fit_task import FitCheckpointSettings, FitSettings, FitTask, Plan
 from funcnet.train.loop import Every
@@ -28,6 +28,7 @@ from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings
 from funcnet.train.step import Buffers, UpdateExtra
 from funcnet.train.task import Best
 from funcnet.train.trials import EMA, MODEL
+from funcnet.tree import PyTree
 
 __all__ = ["Fitted", "fit"]
 
@@ -53,20 +54,20 @@ class Fitted:
 def fit(
     net: nn.Module,
     loss: Callable[..., Any],
-    data: Any,
+    data: TrainingData,
     optimizer: optax.GradientTransformation,
     *,
     out: str | Path,
     steps: int | None = None,
     epochs: int | None = None,
     batch_size: int = 32,
-    validation: Any = None,
+    validation: TrainingData | None = None,
     weight: Callable[[Any], Any] | None = None,
     schedule: optax.Schedule | None = None,
     start: tuple[tree.Tree, tree.Tree] | None = None,
     ema: float | None = None,
     evaluate_ema: bool = False,
-    extra: Any = None,
+    extra: PyTree = None,
     update_extra: UpdateExtra | None = None,
     predict: Callable[..., Any] | None = None,
     metrics: Callable[..., Mapping[str, Any]] | None = None,

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from funcnet import nn
 from funcnet.arguments import boolean, expect, function, transformation
@@ -104,7 +103,7 @@ def _check_evaluation(plan: Plan) -> None:
         raise ValueError(f"{WHERE}: nothing uses predict; expected metrics or after_evaluation too, got neither.")
 
 
-def _check_start(start: Any) -> None:
+def _check_start(start: object) -> None:
     is_pair = isinstance(start, tuple | list) and len(start) == 2 and all(isinstance(one, Mapping) for one in start)
     advice = "Pass (params, {}) for a net without buffers." if isinstance(start, Mapping) else ""
     expect(start is None or is_pair, WHERE, "start", "a pair (params, state), as net.init returns it", start, advice)

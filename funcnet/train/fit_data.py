@@ -4,7 +4,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 import numpy as np
@@ -13,7 +13,7 @@ from funcnet import nn
 from funcnet.arguments import expect, shown
 from funcnet.data import ArrayDataset, DataLoader, Subset, TensorDataset, default_collate
 from funcnet.data.arguments import is_iterable_style
-from funcnet.data.gather import Arrays, items_of, reader_of
+from funcnet.data.gather import Arrays, Items, items_of, reader_of
 from funcnet.train.batches import OpenedBatches
 from funcnet.train.shapes import describe_shapes, digest_of_arrays
 
@@ -30,6 +30,8 @@ __all__ = [
     "what_is_read",
 ]
 
+# What `fit` reads: a dict of arrays, a dataset, a `DataLoader`, or a function that returns batches.
+TrainingData = Mapping[str, Any] | Items | Iterable[Any] | Callable[..., Any]
 EXPECTED = "a dict of arrays, a dataset, a DataLoader of funcnet.data, or a function that returns batches"
 ARRAYS = "Convert torch tensors with .numpy()."
 
@@ -68,7 +70,7 @@ def make_loader(data: Any, batch_size: int, seed: int, *, training: bool = True,
     return data
 
 
-def is_function(data: Any) -> bool:
+def is_function(data: object) -> TypeGuard[Callable[..., Iterable[Any]]]:
     """Return whether `data` is a function that returns batches, and not a dataset or a loader."""
     return callable(data) and not hasattr(data, "__getitem__") and not isinstance(data, DataLoader)
 
@@ -84,7 +86,7 @@ def open_function(data: Callable[[int], Iterable[Any]]) -> OpenedBatches:
     return OpenedBatches(batches)
 
 
-def rows_per_step(data: Any, batch_size: int) -> int:
+def rows_per_step(data: object, batch_size: int) -> int:
     """Return the number of rows per batch: the batch size of the loader, the size of the first batch of a function, or
     `batch_size` for other data.
 
@@ -110,7 +112,7 @@ def rows_per_step(data: Any, batch_size: int) -> int:
     return len(leaves[0])
 
 
-def epoch_length(loader: Any) -> int | None:
+def epoch_length(loader: object) -> int | None:
     """Return the number of batches of an epoch, or None if it is not known: streams end when they end, and only the
     samplers of `funcnet.data` have a length that can be relied on.
     """
@@ -119,7 +121,7 @@ def epoch_length(loader: Any) -> int | None:
     return len(loader)
 
 
-def divides_rows(loader: Any) -> bool:
+def divides_rows(loader: object) -> bool:
     """Return whether each process of a run can read only its own rows of a batch. The order of the rows must be known
     in advance, and the shape of a batch must not depend on its rows, as it does if `collate_fn` pads them.
 
@@ -146,7 +148,7 @@ def _stacks(dataset: Any) -> bool:
 
 def what_is_read(loader: DataLoader) -> dict[str, Any]:
     """Return what the processes of a run that read their own rows of a loader must have in common, by name."""
-    indices = DataLoader(np.arange(len(loader.dataset)), loader.batch_size, sampler=loader.sampler).batch(0).tolist()
+    indices = DataLoader(np.arange(len(loader.dataset)), loader.batch_size, sampler=loader.sampler).batch(0).tolist()  # type: ignore[arg-type]
     first = next(iter(DataLoader(loader.dataset, 1, sampler=indices[:1], seed=loader.seed)))
     digest = hashlib.sha256(str(indices).encode()).hexdigest()
     return {
@@ -164,7 +166,7 @@ def length_of(loader: Any) -> int | None:
         return None
 
 
-def check_data(name: str, data: Any, form: str, *arguments: Any) -> None:
+def check_data(name: str, data: Any, form: str, *arguments: object) -> None:
     """Check that `data` can be read.
 
     Args:
@@ -196,7 +198,7 @@ def check_data(name: str, data: Any, form: str, *arguments: Any) -> None:
         _check_signature(name, data, form, arguments)
 
 
-def _refuse_other_libraries(name: str, data: Any) -> None:
+def _refuse_other_libraries(name: str, data: object) -> None:
     library = type(data).__module__.partition(".")[0]
     if library == "torch" and hasattr(data, "batch_sampler"):
         advice = "Change the import: from funcnet.data import DataLoader."
@@ -210,7 +212,7 @@ def _refuse_other_libraries(name: str, data: Any) -> None:
         expect(is_array, "train.fit", f"{name}[{key!r}]", "an array", column, advice)
 
 
-def _check_signature(name: str, data: Any, form: str, arguments: tuple[Any, ...]) -> None:
+def _check_signature(name: str, data: Callable[..., Any], form: str, arguments: tuple[Any, ...]) -> None:
     try:
         inspect.signature(data).bind(*arguments)
     except TypeError as error:
@@ -222,7 +224,7 @@ def _check_signature(name: str, data: Any, form: str, arguments: tuple[Any, ...]
         pass
 
 
-def check_shared(data: Any, validation: Any) -> None:
+def check_shared(data: object, validation: object) -> None:
     """Check that an evaluation does not change the position in the training data.
 
     Raises:

@@ -21,6 +21,7 @@ from funcnet.train.shapes import describe_shapes
 from funcnet.train.state import TrainState
 from funcnet.train.step import evaluate
 from funcnet.train.task import Best
+from funcnet.tree import PyTree
 
 __all__ = ["Evaluated", "FitEvaluator", "checked_metrics", "validation_batches"]
 
@@ -66,7 +67,7 @@ def validation_batches(
     """
     if own_rows is None or not divides_rows(loader):
 
-        def place(batch: Any) -> Any:
+        def place(batch: PyTree) -> Any:
             rows = len(jax.tree.leaves(batch)[0])
             return layout.replicate(batch) if rows % layout.batch_parts else layout.shard(batch)
 
@@ -152,7 +153,7 @@ class FitEvaluator:
     def _means(self, model: Model, batches: Iterable[Any]) -> tuple[dict[str, Any], Any]:
         parts: list[Any] = []
 
-        def step(model: Model, batch: Any, key: Any) -> dict[str, Any]:
+        def step(model: Model, batch: PyTree, key: jax.Array | None) -> dict[str, Any]:
             found = dict(self.step(model, batch, key))
             if "outputs" in found:
                 parts.append(jax.device_get(found.pop("outputs")))
@@ -161,7 +162,7 @@ class FitEvaluator:
         figures: dict[str, Any] = dict(evaluate(step, model, batches, should_stop=lambda: self.stop.requested))
         return figures, _joined(parts) if parts else None
 
-    def _metrics(self, outputs: Any, figures: Mapping[str, Any]) -> dict[str, Any]:
+    def _metrics(self, outputs: PyTree, figures: Mapping[str, Any]) -> dict[str, Any]:
         if self.metrics is None:
             return {}
         parts = tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
@@ -182,7 +183,7 @@ class FitEvaluator:
             raise
         return checked_metrics(found, figures)
 
-    def _tried(self, outputs: Any, figures: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _tried(self, outputs: PyTree, figures: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the metrics of one batch, or None if they need more rows: an ROC curve needs two classes."""
         try:
             return self._metrics(outputs, figures)
@@ -196,12 +197,12 @@ class MetricsError(TypeError):
     """An argument `metrics` that does not fit what `predict` returns, for any number of rows."""
 
 
-def _outline(outputs: Any) -> str:
+def _outline(outputs: PyTree) -> str:
     kind = type(outputs).__name__
     return f"a {kind} of {len(outputs)}" if isinstance(outputs, tuple | list) else f"one {kind}"
 
 
-def checked_metrics(values: Any, known: Iterable[str]) -> dict[str, Any]:
+def checked_metrics(values: PyTree, known: Iterable[str]) -> dict[str, Any]:
     """Return what `metrics` of `fit` returned, with numbers as floats and arrays as nested lists.
 
     Raises:

@@ -12,6 +12,7 @@ import numpy as np
 from funcnet import nn
 from funcnet.arguments import shown
 from funcnet.train.precision import at_least_float32
+from funcnet.tree import PyTree
 
 __all__ = ["Bound", "checked_losses", "checked_outputs"]
 
@@ -32,7 +33,7 @@ class Bound(nn.Module):
         self.net = net
         self.given = (name, function, check)  # in a tuple, so that a function that is a module is not a submodule
 
-    def forward(self, *arguments: Any) -> Any:
+    def forward(self, *arguments: PyTree) -> Any:
         name, function, check = self.given
         try:
             value = function(self.net, *arguments)
@@ -48,7 +49,7 @@ class Bound(nn.Module):
         return check(value)
 
 
-def _library(function: Any) -> str | None:
+def _library(function: object) -> str | None:
     """Return the name of the library that a function, or the class of a callable object, comes from; None for others.
 
     >>> _library(functools.partial(jnp.mean, axis=0)), _library(len)
@@ -60,13 +61,13 @@ def _library(function: Any) -> str | None:
     return root if root in ("funcnet", "jax", "optax", "torch") else None
 
 
-def _unwrapped(function: Any) -> Any:
+def _unwrapped(function: object) -> Any:
     while isinstance(function, functools.partial):
         function = function.func
     return function
 
 
-def _library_message(name: str, function: Any, library: str) -> str:
+def _library_message(name: str, function: object, library: str) -> str:
     example = (
         'lambda model, batch: F.mse_loss(model(batch["x"]), batch["y"], reduction="none")'
         if name == "loss"
@@ -78,7 +79,7 @@ def _library_message(name: str, function: Any, library: str) -> str:
     )
 
 
-def _succeeds(function: Callable[..., Any], *arguments: Any) -> bool:
+def _succeeds(function: Callable[..., Any], *arguments: object) -> bool:
     try:
         function(*arguments)
     except Exception:
@@ -93,7 +94,7 @@ _ADVICE = {
 }
 
 
-def checked_losses(value: Any) -> dict[str, Any]:
+def checked_losses(value: PyTree) -> dict[str, Any]:
     """Return the values of a loss by name.
 
     Raises:
@@ -120,7 +121,7 @@ def checked_losses(value: Any) -> dict[str, Any]:
     return arrays
 
 
-def checked_outputs(value: Any) -> Any:
+def checked_outputs(value: object) -> Any:
     """Return the value of `predict`, with floating-point numbers in at least float32.
 
     Raises:

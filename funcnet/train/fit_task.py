@@ -30,6 +30,7 @@ from funcnet.train.report import Matrix, Panel
 from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings
 from funcnet.train.step import Buffers, UpdateExtra, make_eval_step
 from funcnet.train.task import Best, Conclusion, Context, Ended, Task
+from funcnet.tree import Params, PyTree, State
 
 __all__ = ["FitCheckpointSettings", "FitSettings", "FitTask", "Plan", "trainable_names"]
 
@@ -168,7 +169,14 @@ class FitTask(Task):
     # -------------------------------------------------------------------------------------------------------- the loss
 
     def objective(
-        self, params: Any, state: Any, batch: Any, *, training: bool, rng: Any, extra: Any = None
+        self,
+        params: Params,
+        state: State,
+        batch: PyTree,
+        *,
+        training: bool,
+        rng: jax.Array | None,
+        extra: PyTree = None,
     ) -> tuple[dict[str, dict[str, jax.Array]], Any]:
         """Return the weighted sums of the values that the user's loss function returns, and the new buffers of the
         net.
@@ -180,7 +188,7 @@ class FitTask(Task):
             values = {name: value * weight for name, value in values.items()}
         return {"": {name: value.sum() for name, value in values.items()}}, state
 
-    def counts(self, batch: Any) -> dict[str, jax.Array]:
+    def counts(self, batch: PyTree) -> dict[str, jax.Array]:
         """Return the number of losses in a batch, or the sum of their weights if `weight` was given."""
         key = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(batch))
         if key not in self._shapes:
@@ -193,16 +201,20 @@ class FitTask(Task):
             return {"": jnp.asarray(math.prod(shape), jnp.int32)}
         return {"": self._weight(batch, shape).sum()}
 
-    def _values(self, params: Any, state: Any, batch: Any, extra: Any, *, training: bool, rng: Any) -> tuple[Any, Any]:
+    def _values(
+        self, params: Params, state: State, batch: PyTree, extra: PyTree, *, training: bool, rng: jax.Array | None
+    ) -> tuple[Any, Any]:
         """Call the user's loss function. Return ({name: array with one value per element}, new buffers)."""
         return self._call(self._losses, params, state, batch, extra, training=training, rng=rng)
 
-    def _call(self, bound: Bound, params: Any, state: Any, batch: Any, extra: Any, **options: Any) -> tuple[Any, Any]:
+    def _call(
+        self, bound: Bound, params: Params, state: State, batch: PyTree, extra: PyTree, **options: Any
+    ) -> tuple[Any, Any]:
         own = () if extra is None else (extra,)
         value, state = bound.apply(*lift(params, state, "net"), batch, *own, hooks=self._hooks, **options)
         return value, lower(state, "net")
 
-    def _weight(self, batch: Any, shape: tuple[int, ...]) -> jax.Array:
+    def _weight(self, batch: PyTree, shape: tuple[int, ...]) -> jax.Array:
         assert self.plan.weight is not None
         with calling("train.fit", "weight"):
             weight = at_least_float32(self.plan.weight(batch))
@@ -227,7 +239,7 @@ class FitTask(Task):
     def what_is_read(self, seed: int) -> Mapping[str, Any]:
         return what_is_read(self._loader)
 
-    def size(self, batch: Any) -> int:
+    def size(self, batch: PyTree) -> int:
         return len(jax.tree.leaves(batch)[0])
 
     def evaluator(self) -> FitEvaluator | None:
@@ -243,7 +255,9 @@ class FitTask(Task):
         layout = dataclasses.replace(self.layout, kind="jit")  # one program sees the rows of all devices
         measured = make_eval_step(self.objective, self.counts, precision=self.context.precision)
 
-        def step(model: tuple[Any, ...], batch: Any, key: Any, *, axis_name: str | None = None) -> dict[str, Any]:
+        def step(
+            model: tuple[Any, ...], batch: PyTree, key: jax.Array | None, *, axis_name: str | None = None
+        ) -> dict[str, Any]:
             found: dict[str, Any] = measured(model, batch, key, axis_name=axis_name)
             if self._outputs is not None:
                 params, state, extra = (*model, None)[:3]
@@ -258,7 +272,7 @@ class FitTask(Task):
 
     # ------------------------------------------------------------------------------------------------------ at the end
 
-    def save(self, folder: Path, params: Any, state: Any) -> None:
+    def save(self, folder: Path, params: Params, state: State) -> None:
         weights.save(folder / "model.safetensors", self.plan.net.state_dict(params, state))
 
     def conclude(self, ended: Ended) -> Conclusion:

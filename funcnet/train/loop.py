@@ -363,7 +363,7 @@ class _Loop:
                 checkpoints.save(state, self.number, details, evaluation)
 
 
-def _check_epochs(cadence: Cadence, source: Any) -> None:
+def _check_epochs(cadence: Cadence, source: object) -> None:
     """Raise a ValueError if the cadence needs to know where an epoch ends, and the batches do not say it."""
     needed = {"total_steps": cadence.total_steps is None}
     needed |= {name: getattr(cadence, name) == "epoch" for name in ("evaluate_every", "save_every")}

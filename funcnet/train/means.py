@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from funcnet.tree import PyTree
+
 __all__ = ["RunningMeans", "means", "share"]
 
 LATEST = ("learning_rate",)  # metrics whose last value is logged instead of their mean
@@ -24,7 +26,9 @@ def share(total: Any, count: Any, maximum: Callable[..., Any] = jnp.maximum) -> 
     return total / maximum(count, 1).astype(total.dtype)
 
 
-def means(sums: Any, totals: Any, maximum: Callable[..., Any] = jnp.maximum) -> dict[str, Any]:
+def means(
+    sums: Mapping[str, Mapping[str, Any]], totals: Mapping[str, Any], maximum: Callable[..., Any] = jnp.maximum
+) -> dict[str, Any]:
     """Return the mean metrics of a step, `{"loss": sum of the terms' losses, "{term}_{metric}": mean}`.
 
     Args:
@@ -131,7 +135,7 @@ class RunningMeans:
         return {name: count for name, count in counts.items() if count}
 
 
-def _wide(metrics: Any) -> Any:
+def _wide(metrics: PyTree) -> Any:
     return jax.tree.map(np.float64, metrics)
 
 

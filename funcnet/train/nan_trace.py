@@ -10,11 +10,12 @@ import jax.numpy as jnp
 from jax import lax
 
 from funcnet.nn.core.finite import FLAGS, PROBES, describe_broken, lift, lower, zeros_like
+from funcnet.tree import PyTree, State
 
 __all__ = ["FLAGS", "PROBES", "describe_broken", "find_probes", "lift", "lower", "only_if", "split_flags"]
 
 
-def find_probes(loss: Callable[..., Any], chosen: Any, *arguments: Any) -> dict[str, Any]:
+def find_probes(loss: Callable[..., Any], chosen: PyTree, *arguments: PyTree) -> dict[str, Any]:
     """Trace a loss function once, and return {PROBES: one probe for each call of a module in the loss function}.
 
     A probe is an array of zeros. The gradient of a probe shows whether the gradient of a module's output is finite.
@@ -43,7 +44,7 @@ def only_if(wanted: jax.Array, compute: Callable[[], Any]) -> Any:
     return lax.cond(wanted, compute, lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes))
 
 
-def split_flags(state: Any, probes: dict[str, Any]) -> tuple[Any, Any]:
+def split_flags(state: State, probes: dict[str, Any]) -> tuple[Any, Any]:
     """Split the state that an objective returned into (new buffers, flags of the modules).
 
     Args:

@@ -14,6 +14,7 @@ from funcnet.arguments import expect
 from funcnet.parallel import Layout, parallelize
 from funcnet.train.precision import at_least_float32
 from funcnet.train.storable import array_kind, named_leaves
+from funcnet.tree import PyTree
 
 __all__ = [
     "check_batch",
@@ -28,7 +29,7 @@ __all__ = [
 FORM = '({term: {"loss": sum, metric: sum}}, state), where every sum is a scalar'
 
 
-def checked_output(output: Any) -> tuple[Any, Any]:
+def checked_output(output: object) -> tuple[Any, Any]:
     """Check that the output of an objective is a pair (sums, state), and return the pair.
 
     Raises:
@@ -43,7 +44,7 @@ def checked_output(output: Any) -> tuple[Any, Any]:
     return sums, state
 
 
-def checked_counts(counts: Any) -> Any:
+def checked_counts(counts: object) -> Any:
     """Check that the counts of a batch are a dict of scalars, and return the counts.
 
     Raises:
@@ -57,7 +58,7 @@ def checked_counts(counts: Any) -> Any:
     return counts
 
 
-def checked_sums(sums: Any, totals: Any) -> Any:
+def checked_sums(sums: Mapping[str, Mapping[str, Any]], totals: Mapping[str, Any]) -> Any:
     """Check that an objective returned one scalar per metric, and return these sums in float32 or a wider type.
     `totals` are the counts of the terms.
 
@@ -79,7 +80,7 @@ def checked_sums(sums: Any, totals: Any) -> Any:
     return jax.tree.map(at_least_float32, sums)
 
 
-def check_same_structure(after: Any, before: Any) -> None:
+def check_same_structure(after: PyTree, before: PyTree) -> None:
     """Check that a step does not change the structure of the train state, because a checkpoint of the changed state
     could not be restored.
 
@@ -96,7 +97,7 @@ def check_same_structure(after: Any, before: Any) -> None:
         )
 
 
-def check_same_kinds(after: Any, before: Any) -> None:
+def check_same_kinds(after: PyTree, before: PyTree) -> None:
     """Check that a step changes neither the structure of the train state nor the shapes and dtypes of its leaves.
 
     Raises:
@@ -118,7 +119,7 @@ def _refuse_change(changes: list[str]) -> None:
         )
 
 
-def check_batch(batch: Any, *, where: str) -> None:
+def check_batch(batch: PyTree, *, where: str) -> None:
     """Check that a host batch consists of arrays of numbers with rows.
 
     Raises:
@@ -140,8 +141,8 @@ def check_batch(batch: Any, *, where: str) -> None:
 
 def check_returns_sums(
     step: Callable[..., Any],
-    model: Any,
-    batch: Any,
+    model: PyTree,
+    batch: PyTree,
     key: jax.Array,
     layout: Layout,
     *,
@@ -191,6 +192,6 @@ def check_returns_sums(
                 )
 
 
-def _shown(value: Any) -> str:
+def _shown(value: PyTree) -> str:
     """Describe the types and the shapes in a value, for an error message."""
     return str(jax.tree.map(lambda leaf: f"{getattr(leaf, 'dtype', type(leaf).__name__)}{list(np.shape(leaf))}", value))

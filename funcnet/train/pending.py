@@ -9,6 +9,7 @@ import jax
 
 from funcnet.train.faults import Fault, FaultFinder
 from funcnet.train.means import RunningMeans
+from funcnet.tree import PyTree
 
 __all__ = ["Logger", "PendingMetrics", "log"]
 
@@ -68,7 +69,7 @@ class PendingMetrics:
         """The share of the time after the first step that the loop spent waiting for a batch."""
         return self.ahead.waited / self.clock.seconds if self.clock.seconds > 0 else 0.0
 
-    def add(self, number: int, index: int, metrics: dict[str, Any], tokens: int, batch: Any) -> None:
+    def add(self, number: int, index: int, metrics: dict[str, Any], tokens: int, batch: PyTree) -> None:
         """Store the metrics and the batch of a step that the device is still computing. `index` is the index of the
         batch.
         """

@@ -5,9 +5,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike, DTypeLike
 
 from funcnet import tree
 from funcnet.arguments import expect
+from funcnet.tree import PyTree
 
 __all__ = ["BFLOAT16", "FLOAT32", "Precision", "at_least_float32"]
 
@@ -53,7 +55,7 @@ class Precision:
             _at_least(part, getattr(self, part), jnp.float32)
         _at_least("params", self.params, self.compute)
 
-    def cast(self, arrays: Any) -> Any:
+    def cast(self, arrays: PyTree) -> Any:
         """Cast floating-point arrays to the type `compute`. Other arrays are not changed.
 
         The step casts the parameters with this method, and the objective casts the floating arrays of its batch.
@@ -64,18 +66,18 @@ class Precision:
         return tree.cast(arrays, self.compute)
 
 
-def at_least_float32(x: Any) -> jax.Array:
+def at_least_float32(x: ArrayLike) -> jax.Array:
     """Cast `x` to float32, unless it already has that type or a wider floating type."""
     x = jnp.asarray(x)
     narrow = not jnp.issubdtype(x.dtype, jnp.floating) or _bits(x.dtype) < 32
     return x.astype(jnp.float32) if narrow else x
 
 
-def _bits(dtype: Any) -> int:
+def _bits(dtype: DTypeLike) -> int:
     return jnp.finfo(dtype).bits
 
 
-def _check_float(part: str, dtype: Any) -> None:
+def _check_float(part: str, dtype: DTypeLike) -> None:
     try:
         is_float = jnp.issubdtype(jnp.dtype(dtype), jnp.floating)
     except TypeError:
@@ -83,7 +85,7 @@ def _check_float(part: str, dtype: Any) -> None:
     expect(is_float, "train.Precision", part, "a floating dtype, such as jnp.bfloat16", dtype)
 
 
-def _at_least(part: str, dtype: Any, least: Any) -> None:
+def _at_least(part: str, dtype: DTypeLike, least: DTypeLike) -> None:
     if _bits(dtype) < _bits(least):
         name = jnp.dtype(least).name
         raise ValueError(

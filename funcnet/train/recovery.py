@@ -31,6 +31,7 @@ from funcnet.train.errors import RunError, cannot_write
 from funcnet.train.faults import Fault
 from funcnet.train.state import TrainState
 from funcnet.train.versions import versions
+from funcnet.tree import PyTree
 
 __all__ = ["FAULTS", "REPLAY", "Bundle", "RunRecovery", "batch_arrays", "describe_net", "read_bundle"]
 
@@ -109,7 +110,7 @@ class RunRecovery:
     say: Callable[[str], None]
     net: nn.Module | None
 
-    def keep(self, fault: Fault, batch: Any) -> dict[str, Any]:
+    def keep(self, fault: Fault, batch: PyTree) -> dict[str, Any]:
         name = f"{REPLAY}/step-{fault.step:08d}-batch-{fault.batch:08d}"
         arrays = batch_arrays(self.layout, batch)  # called in all processes, because each has only a part
         newest = self.checkpoints.newest()
@@ -179,7 +180,7 @@ def describe_net(net: nn.Module | None, state: TrainState) -> list[str]:
     return [*lines, *(f"{name}: {leaf.dtype} {tuple(leaf.shape)}" for name, leaf in leaves.items())]
 
 
-def batch_arrays(layout: Layout, batch: Any) -> dict[str, np.ndarray]:
+def batch_arrays(layout: Layout, batch: PyTree) -> dict[str, np.ndarray]:
     """Copy a batch of B rows from the devices to the host, and return {name: array (B, …)}. The batch is from
     `layout.shard`.
 
@@ -219,7 +220,7 @@ def read_bundle(folder: str | Path) -> Bundle:
     return Bundle(folder, *about, fault, *place, batch, record.get("net"), record.get("versions", {}))
 
 
-def _as_json(value: Any) -> Any:
+def _as_json(value: object) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 

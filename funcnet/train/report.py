@@ -3,13 +3,16 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from funcnet.arguments import expect
 from funcnet.figures import COLOURS, GREY, new_figure, plain, write_figure
 from funcnet.train.errors import cannot_write
+
+if TYPE_CHECKING:  # the import takes half a second
+    from matplotlib.axes import Axes
 
 __all__ = ["Matrix", "Panel", "draw_report"]
 
@@ -106,7 +109,7 @@ def draw_report(
         raise cannot_write("train.draw_report", path, error) from error
 
 
-def _draw(axis: Any, rows: Sequence[Mapping[str, Any]], panel: Panel) -> None:
+def _draw(axis: "Axes", rows: Sequence[Mapping[str, Any]], panel: Panel) -> None:
     for (label, name), colour in zip(panel.curves.items(), COLOURS * len(panel.curves), strict=False):
         points = [(row["step"], row[name]) for row in rows if isinstance(row.get(name), int | float)]
         if not points:
@@ -134,7 +137,7 @@ def _draw(axis: Any, rows: Sequence[Mapping[str, Any]], panel: Panel) -> None:
         axis.legend(frameon=False, fontsize=8)
 
 
-def _draw_matrix(axis: Any, panel: Matrix) -> None:
+def _draw_matrix(axis: "Axes", panel: Matrix) -> None:
     """Shade each cell of a confusion matrix by its share of the row. Print the count in each cell if there are at most
     20 classes.
     """

@@ -156,7 +156,7 @@ def run_task(
         return 0
 
 
-def _check_arguments(open_task: Any, settings: Any, where: Any, free: Any) -> None:
+def _check_arguments(open_task: object, settings: object, where: Any, free: object) -> None:
     """Raise a TypeError if an argument of `run_task` has the wrong type."""
     own = "train.run_task"
     expect(isinstance(where, str), own, "where", "the name of the command", where)
@@ -170,7 +170,7 @@ def _check_arguments(open_task: Any, settings: Any, where: Any, free: Any) -> No
     check_types(settings, where)
 
 
-def _opened(open_task: Any, settings: Any, context: Context, where: str) -> Task:
+def _opened(open_task: Callable[..., Task], settings: object, context: Context, where: str) -> Task:
     """Open the task, first in process 0, which may build data that the others then find.
 
     Raises:

@@ -343,7 +343,7 @@ def _write(folder: Path, record: Mapping[str, Any]) -> None:
         raise cannot_write("train.open_run", folder, error) from error
 
 
-def _flat(config: Any, prefix: str = "") -> dict[str, Any]:
+def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Flatten a nested configuration to {dotted name: value}. Tuples become lists, as in JSON."""
     flat: dict[str, Any] = {}
     for key, value in config.items():

@@ -74,7 +74,7 @@ def _plain(value: Any) -> Any:
     return float(value) if is_real(value) else value
 
 
-def _alternatives(hint: Any) -> list[Any]:
+def _alternatives(hint: object) -> list[Any]:
     """Return the types of a union, without their annotations."""
     if get_origin(hint) is Annotated:
         return _alternatives(get_args(hint)[0])
@@ -83,11 +83,11 @@ def _alternatives(hint: Any) -> list[Any]:
     return [hint]
 
 
-def _fits(value: Any, hint: Any) -> bool:
+def _fits(value: object, hint: object) -> bool:
     return any(_is(value, one) for one in _alternatives(hint))
 
 
-def _is(value: Any, kind: Any) -> bool:
+def _is(value: object, kind: object) -> bool:
     if kind is None:
         return value is None
     if get_origin(kind) is Literal:
@@ -105,7 +105,7 @@ def _is(value: Any, kind: Any) -> bool:
     return kind is Any or typing.is_typeddict(kind) or not isinstance(kind, type) or isinstance(value, kind)
 
 
-def _text(hint: Any) -> str:
+def _text(hint: object) -> str:
     found: list[str] = []
     for kind in _alternatives(hint):
         if get_origin(kind) is Literal:

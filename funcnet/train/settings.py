@@ -5,7 +5,7 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import jax
 import tyro
@@ -116,7 +116,7 @@ class CheckpointSettings:
 
 
 @contextlib.contextmanager
-def _naming(where: str, name: str, value: Any) -> Iterator[None]:
+def _naming(where: str, name: str, value: object) -> Iterator[None]:
     """Begin the message of an error with the setting that is wrong."""
     try:
         yield

@@ -8,6 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from funcnet.train.state import TrainState
+from funcnet.tree import PyTree
+
 __all__ = ["ShapeWatch", "Shapes", "describe_shapes", "digest_of_arrays"]
 
 Shapes = tuple[Any, tuple[tuple[str, tuple[int, ...]], ...]]  # structure; dtype and shape of each leaf
@@ -34,7 +37,7 @@ class ShapeWatch:
     def __init__(self, step: Callable[..., Any], say: Callable[[str], None], known: set[Shapes], rows: int = 1):
         self._step, self._say, self._known, self._rows = step, say, known, rows
 
-    def __call__(self, state: Any, batch: Any, key: Any) -> Any:
+    def __call__(self, state: TrainState, batch: PyTree, key: jax.Array | None) -> Any:
         """Run the step."""
         found = _shapes_of(batch)
         if found in self._known or not self._known:
@@ -60,7 +63,7 @@ class ShapeWatch:
         )
 
 
-def describe_shapes(batch: Any) -> str:
+def describe_shapes(batch: PyTree) -> str:
     """Return the names, dtypes and shapes of a batch, for a message.
 
     >>> describe_shapes({"x": np.zeros((2, 3), np.float32)})
@@ -72,7 +75,7 @@ def describe_shapes(batch: Any) -> str:
     return ", ".join(f"{name}: {shape(leaf)}" if name else shape(leaf) for name, leaf in named)
 
 
-def digest_of_arrays(batch: Any) -> str:
+def digest_of_arrays(batch: PyTree) -> str:
     """Return the SHA-256 digest of the names, dtypes, shapes and bytes of a batch.
 
     >>> zeros = np.zeros(2)
@@ -85,6 +88,6 @@ def digest_of_arrays(batch: Any) -> str:
     return found.hexdigest()
 
 
-def _shapes_of(batch: Any) -> Shapes:
+def _shapes_of(batch: PyTree) -> Shapes:
     leaves, structure = jax.tree.flatten(batch)
     return structure, tuple((str(leaf.dtype), tuple(leaf.shape)) for leaf in leaves)

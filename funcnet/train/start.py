@@ -9,6 +9,7 @@ import jax
 from funcnet.parallel import Layout, ShardedInit
 from funcnet.train.state import TrainState, create, storable_start
 from funcnet.train.task import Task
+from funcnet.tree import Params, PyTree, State
 
 __all__ = ["Start"]
 
@@ -105,10 +106,10 @@ class Start:
             self._completing = jax.jit(self._create, out_shardings=out, donate_argnums=0)
         return self._completing
 
-    def _shapes(self, model: Any, extra: Any) -> TrainState:
+    def _shapes(self, model: tuple[Params, State] | list[Any], extra: PyTree) -> TrainState:
         return jax.eval_shape(lambda model: self._create(model, extra), list(model))
 
-    def _create(self, model: Any, extra: Any = None) -> TrainState:
+    def _create(self, model: tuple[Params, State] | list[Any], extra: PyTree = None) -> TrainState:
         task = self.task
         params, buffers = model
         return create(params, buffers, task.optimizer, trainable=task.trainable, ema=task.ema, extra=extra)

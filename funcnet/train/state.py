@@ -7,11 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.typing import ArrayLike
 
 from funcnet import tree
 from funcnet.arguments import mapping, number, patterns, transformation
 from funcnet.optim import swa_utils
 from funcnet.train.storable import storable_leaves
+from funcnet.tree import PyTree
 
 __all__ = ["TrainState", "create", "storable_start"]
 
@@ -46,7 +48,7 @@ def create(
     *,
     trainable: tree.Patterns = "**",
     ema: float | None = None,
-    extra: Any = None,
+    extra: PyTree = None,
 ) -> TrainState:
     """Return the train state before the first step.
 
@@ -89,7 +91,7 @@ def create(
     return TrainState(params, state, _as_on_device(opt_state)["opt_state"], zero, average, own, zero)
 
 
-def storable_start(params: tree.Tree, state: tree.Tree, extra: Any = None) -> tuple[tree.Tree, tree.Tree, Any]:
+def storable_start(params: tree.Tree, state: tree.Tree, extra: PyTree = None) -> tuple[tree.Tree, tree.Tree, Any]:
     """Return (params, state, extra) with the dtypes that the leaves have on a device. Numpy arrays in params and state
     stay on the host.
 
@@ -106,14 +108,14 @@ def storable_start(params: tree.Tree, state: tree.Tree, extra: Any = None) -> tu
     return given["params"], given["state"], jax.tree.map(jnp.asarray, given.get("extra"))
 
 
-def _as_on_device(given: Any) -> Any:
+def _as_on_device(given: PyTree) -> Any:
     """Return a tree whose leaves have the dtypes that they have on a device, and that a checkpoint therefore restores.
 
     Numpy arrays stay on the host. The weak type of a Python number is dropped. A checkpoint cannot store it, so a
     resumed run would compute in another dtype.
     """
 
-    def one(path: Any, leaf: Any) -> Any:
+    def one(path: tuple[Any, ...], leaf: ArrayLike) -> Any:
         if isinstance(leaf, jax.Array):
             return jnp.asarray(leaf, leaf.dtype) if getattr(leaf, "weak_type", False) else leaf
         array = np.asarray(leaf)

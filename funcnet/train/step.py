@@ -49,12 +49,14 @@ from funcnet.train.objective_checks import (
 from funcnet.train.precision import FLOAT32, Precision
 from funcnet.train.state import TrainState
 from funcnet.train.unused import restore_unused, watch
+from funcnet.tree import PyTree, State
 
 __all__ = ["Buffers", "Counts", "Objective", "UpdateExtra", "evaluate", "make_eval_step", "make_step"]
 
 Batch = Mapping[str, jax.Array]
 Buffers = Literal["synced", "averaged", "first"]
 Counts = Callable[[Batch], dict[str, jax.Array]]
+Gradient = Callable[..., Any]  # returns the gradients and the sums of a micro-batch
 Objective = Callable[..., tuple[dict[str, dict[str, jax.Array]], tree.Tree]]
 UpdateExtra = Callable[[TrainState, Mapping[str, jax.Array]], Any]
 
@@ -176,7 +178,7 @@ def make_step(
     return step
 
 
-def _reported(sums: Any, totals: Any, metrics_as: str) -> dict[str, Any]:
+def _reported(sums: Mapping[str, Any], totals: Mapping[str, Any], metrics_as: str) -> dict[str, Any]:
     if metrics_as == "means":
         return means(sums, totals)
     return {"sums": sums, "counts": jax.tree.map(jnp.asarray, totals)}
@@ -286,8 +288,8 @@ def evaluate(
 
 
 def _check_step(
-    objective: Any, counts: Any, optimizer: Any, schedule: Any, accumulate: Any, precision: Any, trainable: Any,
-    buffers: Any, update_extra: Any, metrics_as: Any, nan_trace: Any,
+    objective: object, counts: object, optimizer: object, schedule: object, accumulate: object, precision: object,
+    trainable: object, buffers: object, update_extra: object, metrics_as: object, nan_trace: object,
 ) -> None:  # fmt: skip
     """Raise the errors of `make_step`."""
     where = "train.make_step"
@@ -304,7 +306,7 @@ def _check_step(
     boolean(where, "nan_trace", nan_trace)
 
 
-def _check_functions(where: str, objective: Any, counts: Any, precision: Any) -> None:
+def _check_functions(where: str, objective: object, counts: object, precision: object) -> None:
     form = "objective(params, state, batch, *, training, rng)"
     function(where, "objective", objective, form, 3, "training", "rng", sometimes="extra")
     function(where, "counts", counts, "counts(batch)", 1)
@@ -318,7 +320,7 @@ def _agreement(buffers: Buffers) -> Callable[[Any, Any], Any]:
 
 
 def _accumulated(
-    gradient: Callable[..., Any], trained: Any, state: Any, first: Batch, micro_batches: Any, rng: jax.Array
+    gradient: Gradient, trained: PyTree, state: State, first: Batch, micro_batches: PyTree, rng: jax.Array
 ) -> tuple[Any, Any, Any]:
     """Return (gradients, metric sums, state). Gradients and metrics are summed over A micro-batches, which update the
     buffers one after the other, as in torch.
@@ -341,7 +343,7 @@ def _accumulated(
 
 
 def _flags(
-    gradient: Callable[..., Any], trained: Any, state: Any, first: Batch, micro_batches: Any, rng: jax.Array, axis: Any
+    gradient: Gradient, trained: PyTree, state: State, first: Batch, micro_batches: PyTree, rng: jax.Array, axis: Any
 ) -> tuple[Any, Any]:
     """Return (flags of the outputs, flags of their gradients); `trained` has probes."""
     (_, backward), (_, forward), _ = _accumulated(gradient, trained, state, first, micro_batches, rng)
@@ -394,5 +396,5 @@ def _averaged(ema: Any, moved: tree.Tree, state: tree.Tree) -> Any:
     return average.replace(params=tree.merge(average.params, constant))
 
 
-def _keyword(extra: Any) -> dict[str, Any]:
+def _keyword(extra: PyTree) -> dict[str, Any]:
     return {} if extra is None else {"extra": extra}

@@ -13,6 +13,7 @@ import numpy as np
 
 from funcnet.arguments import shown
 from funcnet.random import is_key, wrap_keys
+from funcnet.tree import PyTree
 
 __all__ = [
     "accepted_kinds",
@@ -34,7 +35,7 @@ _DTYPES = frozenset({
 _NUMBERS = (bool, int, float, complex, np.generic)
 
 
-def named_leaves(tree: Any, where: str = "train.Checkpoints") -> dict[str, Any]:
+def named_leaves(tree: PyTree, where: str = "train.Checkpoints") -> dict[str, Any]:
     """Return the leaves of a pytree by their paths, such as "params.fc.weight".
 
     Raises:
@@ -62,7 +63,7 @@ def named_leaves(tree: Any, where: str = "train.Checkpoints") -> dict[str, Any]:
     return named
 
 
-def storable_leaves(tree: Any, where: str) -> dict[str, Any]:
+def storable_leaves(tree: PyTree, where: str) -> dict[str, Any]:
     """Return the leaves of a pytree by their paths, after checking that a checkpoint can store and restore them.
 
     Raises:
@@ -139,7 +140,7 @@ def restored_form(array: Any, leaf: Any) -> Any:
     return array[()] if isinstance(leaf, np.generic) else type(leaf)(array.item())
 
 
-def _is_unsortable(node: Any) -> bool:
+def _is_unsortable(node: object) -> bool:
     """Return whether `node` is a dict whose keys cannot be sorted. JAX sorts the keys of every dict."""
     if not isinstance(node, Mapping) or isinstance(node, OrderedDict):
         return False

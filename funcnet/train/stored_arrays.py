@@ -15,6 +15,7 @@ import numpy as np
 
 from funcnet.parallel import process_count
 from funcnet.train.storable import array_kind, named_leaves, restored_form, stored_shape
+from funcnet.tree import PyTree
 
 __all__ = ["read_arrays", "stored_kinds", "write_arrays"]
 
@@ -41,7 +42,7 @@ def write_arrays(path: Path, arrays: dict[str, Any]) -> None:
         writer.save(path, args=_orbax().args.PyTreeSave(stored))
 
 
-def read_arrays(path: Path, template: Any, shardings: Any, stored: Iterable[str]) -> Any:
+def read_arrays(path: Path, template: PyTree, shardings: PyTree, stored: Iterable[str]) -> Any:
     """Return a pytree like `template` with the arrays of a folder, and zeros for those that are not in `stored`.
 
     Args:

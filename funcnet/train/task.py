@@ -24,6 +24,7 @@ from funcnet.train.precision import Precision
 from funcnet.train.report import Matrix, Panel
 from funcnet.train.state import TrainState
 from funcnet.train.step import Buffers, UpdateExtra
+from funcnet.tree import Params, PyTree, State
 
 __all__ = ["Best", "Conclusion", "Context", "Ended", "Task", "layout_for"]
 
@@ -220,11 +221,13 @@ class Task:
         """
         return None
 
-    def objective(self, params: Any, state: Any, batch: Any, *, training: bool, rng: Any) -> tuple[Sums, Any]:
+    def objective(
+        self, params: Params, state: State, batch: PyTree, *, training: bool, rng: jax.Array | None
+    ) -> tuple[Sums, Any]:
         """Return the loss and the metrics of a batch, as sums, and the new buffers; see `funcnet.train.step`."""
         raise NotImplementedError
 
-    def counts(self, batch: Any) -> dict[str, jax.Array]:
+    def counts(self, batch: PyTree) -> dict[str, jax.Array]:
         """Return the counts by which the sums of `objective` are divided; see `funcnet.train.step`."""
         raise NotImplementedError
 
@@ -235,7 +238,7 @@ class Task:
         """
         raise NotImplementedError
 
-    def place(self, batch: Any) -> Any:
+    def place(self, batch: PyTree) -> Any:
         """Place a batch on the devices, of which this process has read all rows or, with `reads_own_rows`, its own."""
         return self.layout.shard_own(batch) if self.reads_own_rows else self.layout.shard(batch)
 
@@ -245,7 +248,7 @@ class Task:
         """
         return {}
 
-    def size(self, batch: Any) -> int:
+    def size(self, batch: PyTree) -> int:
         """Return the number of tokens, images, … in a host batch, without padding, for the throughput."""
         raise NotImplementedError
 

@@ -41,6 +41,7 @@ from funcnet.train.start import Start
 from funcnet.train.state import TrainState
 from funcnet.train.step import make_eval_step, make_step
 from funcnet.train.task import Best, Context, Ended, Task, layout_for
+from funcnet.tree import PyTree
 
 __all__ = ["EMA", "MODEL", "TrainingSettings", "Trials"]
 
@@ -127,7 +128,7 @@ class Trials:
             batches.close()
             raise
 
-    def _check(self, first: TrainState, batch: Any, key: jax.Array) -> None:
+    def _check(self, first: TrainState, batch: PyTree, key: jax.Array) -> None:
         check_batch(batch, where=self.where)
         step = make_eval_step(self.task.objective, self.task.counts, precision=self.context.precision)
         model = (first.params, first.state) if first.extra is None else (first.params, first.state, first.extra)
@@ -279,7 +280,7 @@ class Trials:
         is_own = self.task.reads_own_rows
         names = itertools.chain([f"first batch, seed {seed}"], itertools.repeat(None))
 
-        def place(batch: Any) -> Any:
+        def place(batch: PyTree) -> Any:
             if (name := next(names)) is not None:
                 content = "" if is_own else f", SHA-256 {digest_of_arrays(batch):.12}…"
                 facts = {"the first batch": f"{describe_shapes(batch)}{content}"}

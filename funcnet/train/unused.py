@@ -4,8 +4,6 @@ In torch, the `grad` of such a parameter is None, and an optimizer skips the par
 of zeros, so weight decay would change the parameter.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
@@ -66,5 +64,5 @@ def restore_unused(moved: tree.Tree, before: tree.Tree, unused: set[str]) -> tre
     return tree.map_with_name(lambda name, after, own: own if name in unused else after, moved, before)
 
 
-def _is_zero(leaf: Any) -> bool:
+def _is_zero(leaf: object) -> bool:
     return isinstance(leaf, SymbolicZero)

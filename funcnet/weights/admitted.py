@@ -98,7 +98,7 @@ def _class(full: str) -> Any:
     return admitted(module, name)
 
 
-def require_key(key: Any) -> Any:
+def require_key(key: object) -> Any:
     """Return a key of a dict or set, after checking that its type is allowed in plain data. Nested tuples are refused,
     because hashing them could take forever.
 
@@ -133,7 +133,7 @@ def _reason(full: str) -> str:
     )
 
 
-def _tensor(storage: Any, offset: Any, size: Any, stride: Any, *rest: Any) -> np.ndarray:
+def _tensor(storage: object, offset: Any, size: Any, stride: Any, *rest: object) -> np.ndarray:
     """Make the tensor that a call of `_rebuild_tensor` or `_rebuild_tensor_v2` describes. For `_rebuild_tensor`, `rest`
     is empty. For `_rebuild_tensor_v2`, it is (requires_grad, hooks) or (requires_grad, hooks, metadata).
     """
@@ -142,20 +142,27 @@ def _tensor(storage: Any, offset: Any, size: Any, stride: Any, *rest: Any) -> np
 
 
 def _tensor_v3(
-    storage: Any, offset: Any, size: Any, stride: Any, _grad: Any, _hooks: Any, dtype: Any, metadata: Any = None
+    storage: object,
+    offset: Any,
+    size: Any,
+    stride: Any,
+    _grad: object,
+    _hooks: object,
+    dtype: object,
+    metadata: object = None,
 ) -> np.ndarray:
     if not isinstance(dtype, np.dtype):
         raise ValueError(f"a tensor has the dtype {shown(dtype)}; expected a torch dtype")
     return _flagged(_storage(storage), _storage(storage).tensor(offset, size, stride, dtype), metadata)
 
 
-def _storage(storage: Any) -> Storage:
+def _storage(storage: object) -> Storage:
     if not isinstance(storage, Storage):
         raise ValueError(f"a tensor has no storage; expected a storage, got {type(storage).__name__}")
     return storage
 
 
-def _flagged(storage: Storage, array: np.ndarray, metadata: Any) -> np.ndarray:
+def _flagged(storage: Storage, array: np.ndarray, metadata: object) -> np.ndarray:
     """Conjugate and negate a tensor according to its metadata, because torch stores both operations as flags."""
     flags = metadata or {}
     if not isinstance(flags, dict) or not flags.keys() <= {"conj", "neg"}:
@@ -169,13 +176,13 @@ def _flagged(storage: Storage, array: np.ndarray, metadata: Any) -> np.ndarray:
     return array
 
 
-def _same_array(array: Any, *_rest: Any) -> np.ndarray:
+def _same_array(array: Any, *_rest: object) -> np.ndarray:
     if not isinstance(array, np.ndarray):
         raise ValueError(f"a parameter contains no tensor; expected a tensor, got {type(array).__name__}")
     return array
 
 
-def _from_type(make: Any, _type: Any, args: Any, _state: Any) -> np.ndarray:
+def _from_type(make: object, _type: object, args: Any, _state: object) -> np.ndarray:
     """Make a tensor that torch saved together with its Python attributes. The attributes are left out."""
     if not isinstance(make, Maker) or make not in _REBUILD.values() or not isinstance(args, tuple):
         raise UnsafeFileError(
@@ -185,14 +192,14 @@ def _from_type(make: Any, _type: Any, args: Any, _state: Any) -> np.ndarray:
     return make.make(*args)
 
 
-def _on_other_device(array: Any, dtype: Any, _device: Any, _grad: Any) -> np.ndarray:
+def _on_other_device(array: Any, dtype: object, _device: object, _grad: object) -> np.ndarray:
     if not isinstance(dtype, np.dtype) or _same_array(array).dtype != dtype:
         got = dtype if isinstance(dtype, np.dtype) else shown(dtype)
         raise ValueError(f"a tensor from another device has the dtype {got}; expected {array.dtype}, as on the CPU")
     return array
 
 
-def _pairs(given: Any) -> Any:
+def _pairs(given: object) -> Any:
     for pair in given if isinstance(given, list) else ():
         if not isinstance(pair, list | tuple) or len(pair) != 2:
             break
@@ -222,7 +229,7 @@ def _hashed(kind: type) -> Callable[..., Any]:
     return lambda items=(): kind(require_key(item) for item in _of(list, list, tuple)(items))
 
 
-def _encode(text: Any, encoding: Any = "latin1") -> bytes:
+def _encode(text: object, encoding: object = "latin1") -> bytes:
     """Return a bytes object, which pickle protocol 2 stores as a Latin-1 string."""
     if type(text) is not str or type(encoding) is not str or encoding not in ("latin1", "latin-1"):
         raise ValueError(
@@ -242,7 +249,7 @@ def _complex(*parts: Any) -> complex:
     return complex(*parts)
 
 
-def _device(kind: Any, index: Any = None) -> str:
+def _device(kind: object, index: object = None) -> str:
     if type(kind) is not str or type(index) not in (int, type(None)):
         raise ValueError("torch.device was called with invalid arguments; expected a string and a number")
     return kind if index is None else f"{kind}:{index}"

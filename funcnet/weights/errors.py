@@ -28,7 +28,7 @@ def check_array(name: str, array: Any) -> None:
         )
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return a short text for a value: a string or number itself, the first parts of a tuple, or else the type.
 
     A full repr could run out of memory if parts are shared or repeated, and overflow the stack if they are nested.
@@ -42,7 +42,7 @@ def shown(value: Any) -> str:
     return _plain(value)
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     if isinstance(value, str | bytes):
         return repr(value[:40])
     return repr(value)[:40] if isinstance(value, int | float | None) else type(value).__name__

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from funcnet.tree import PyTree
 from funcnet.weights import safetensors_format, sharded, torch_legacy, torch_zip
 from funcnet.weights.errors import UnsafeFileError
 from funcnet.weights.kinds import LEGACY, SAFETENSORS, TORCH_ZIP, describe, kind_of
@@ -90,7 +91,7 @@ def load(path: str | Path) -> Any:
         raise ValueError(f"weights.load: {path}: {error}") from None
 
 
-def save(path: str | Path, tree: Any, *, max_shard_size: int | None = None) -> None:
+def save(path: str | Path, tree: PyTree, *, max_shard_size: int | None = None) -> None:
     """Write arrays to a file that torch and Hugging Face can open. The file is written atomically.
 
     Args:

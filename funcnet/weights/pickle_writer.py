@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from funcnet.tree import PyTree
 from funcnet.weights.errors import check_array
 from funcnet.weights.storages import DTYPES, STORAGE_DTYPES, UNTYPED
 
@@ -41,7 +42,7 @@ class Pickler:
         array = np.asarray(self._arrays[number], order="C")
         return array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array
 
-    def dump(self, tree: Any) -> bytes:
+    def dump(self, tree: PyTree) -> bytes:
         """Return the pickle of `tree`.
 
         Raises:
@@ -53,7 +54,7 @@ class Pickler:
         self._out += b"."
         return bytes(self._out)
 
-    def _write(self, value: Any, where: str, depth: int) -> None:
+    def _write(self, value: object, where: str, depth: int) -> None:
         if depth > _MAX_DEPTH:
             raise ValueError(
                 f"{where[:120]} is nested deeper than {_MAX_DEPTH} levels, or contains itself; expected a finite tree"
@@ -83,7 +84,7 @@ class Pickler:
             self._write(metadata, f"{where}._metadata", depth + 1)
             self._out += b"sb"
 
-    def _key(self, key: Any, where: str) -> None:
+    def _key(self, key: object, where: str) -> None:
         if isinstance(key, tuple):
             self._out += b"("
             for part in key:
@@ -103,7 +104,7 @@ class Pickler:
             self._write(item, f"{where}[{number}]", depth + 1)
         self._out += end
 
-    def _plain(self, value: Any, where: str) -> None:
+    def _plain(self, value: object, where: str) -> None:
         out = self._out
         if value is None or isinstance(value, bool):
             out += {None: b"N", True: b"\x88", False: b"\x89"}[value]

@@ -45,7 +45,7 @@ class Omission(NamedTuple):
     name: str
 
 
-def plain_data(root: Any, placeholders: list[Placeholder], most: int) -> tuple[Any, list[Omission]]:
+def plain_data(root: object, placeholders: list[Placeholder], most: int) -> tuple[Any, list[Omission]]:
     """Return the result of a pickle without the objects that are not plain data, and the list of these objects.
 
     If the result has arrays, an entry of a dict or a set is removed, and None takes the place of an item of a list or a
@@ -73,7 +73,7 @@ def plain_data(root: Any, placeholders: list[Placeholder], most: int) -> tuple[A
     raise UnsafeFileError(first.refusal if isinstance(first, Placeholder) else found)
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     return type(value) in _LEAVES or isinstance(value, (*_BRANCHES, np.dtype))
 
 
@@ -117,20 +117,20 @@ def _check_tree(root: list[Any], most: int) -> tuple[list[Any], bool]:
     return others, has_arrays
 
 
-def _without_others(root: Any) -> tuple[Any, list[Omission]]:
+def _without_others(root: object) -> tuple[Any, list[Omission]]:
     omitted: list[Omission] = []
     done: dict[int, tuple[Any, Any]] = {}  # id of a node -> (the node, which must live, and what takes its place)
 
-    def left_out(value: Any, place: str) -> bool:
+    def left_out(value: object, place: str) -> bool:
         if _is_plain(value):
             return False
         omitted.append(Omission(place[:120], getattr(value, "name", type(value).__name__)[:120]))
         return True
 
-    def has_plain_key(key: Any, place: str) -> bool:
+    def has_plain_key(key: object, place: str) -> bool:
         return not any(left_out(part, f"a key of {place or 'the file'}") for part in _parts(key))
 
-    def visit(node: Any, place: str) -> Any:
+    def visit(node: object, place: str) -> Any:
         if not isinstance(node, _BRANCHES):
             return node
         if id(node) not in done:
@@ -176,5 +176,5 @@ def warn_of(omitted: list[Omission], path: Path) -> None:
     )
 
 
-def _parts(key: Any) -> tuple[Any, ...]:
+def _parts(key: object) -> tuple[Any, ...]:
     return key if type(key) is tuple else (key,)

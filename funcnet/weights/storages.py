@@ -1,7 +1,7 @@
 """torch's storages, which are flat memory of one dtype. Tensors are views of storages."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import ml_dtypes
 import numpy as np
@@ -49,7 +49,7 @@ class Storage:
         """
         return self.store.tensor(self, dtype or self.dtype, offset, size, stride)
 
-    def part(self, view: Any) -> "Storage":
+    def part(self, view: object) -> "Storage":
         """Return a part of this storage. `view` is (key, first element, number of elements).
 
         Only files in the format before torch 1.6 contain views of storages.

@@ -52,7 +52,7 @@ def read(path: Path) -> Any:
     return tree
 
 
-def _places(file: MappedFile, keys: Any, survey: Survey, position: int) -> dict[str, FilePlace]:
+def _places(file: MappedFile, keys: object, survey: Survey, position: int) -> dict[str, FilePlace]:
     """Return {key of a storage: place of its bytes in the file}. Raise a ValueError if the storages do not match the
     tree, or do not fill the rest of the file.
     """

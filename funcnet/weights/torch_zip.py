@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from funcnet.files import replacing
+from funcnet.tree import PyTree
 from funcnet.weights.errors import UnsafeFileError
 from funcnet.weights.kinds import describe_zip
 from funcnet.weights.mapped import FilePlace, MappedFile
@@ -135,7 +136,7 @@ def _place(entry: zipfile.ZipInfo, file: MappedFile) -> FilePlace:
     return FilePlace(f"the record {name!r:.120}", start, entry.file_size)
 
 
-def write(path: Path, tree: Any) -> None:
+def write(path: Path, tree: PyTree) -> None:
     """Write an archive that `torch.load(weights_only=True)` can open. See `weights.save`."""
     pickler = Pickler()
     pickle = pickler.dump(tree)

@@ -96,7 +96,7 @@ class Unpickler:
             )
         return self._take(stop + 1 - self.end)[:-1]
 
-    def _push(self, value: Any) -> None:
+    def _push(self, value: object) -> None:
         self._stack.append(value)
 
     def _pop(self) -> Any:
@@ -238,7 +238,7 @@ class Unpickler:
         self._since_mark()
         self._object("INST", kind, repr(module + b"." + name)[:120])
 
-    def _object(self, code: str, kind: Any, what: str = "a class") -> None:
+    def _object(self, code: str, kind: object, what: str = "a class") -> None:
         """Push the object that an opcode would make of the class `kind`."""
         if not isinstance(kind, Placeholder):
             raise UnsafeFileError(f"the opcode {code} would make an instance of {what}; expected plain data")

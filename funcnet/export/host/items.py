@@ -36,7 +36,7 @@ class HostFunction:
     type: FunctionType
     linked: bool = False
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> Any:
         return self.call(*args)
 
 

@@ -9,13 +9,16 @@ import math
 import operator
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from funcnet.export.host.limits import Limits
 from funcnet.export.host.matching import PAGE, FunctionType, GlobalType, MemoryType, TableType
+
+if TYPE_CHECKING:  # an optional dependency
+    import wasmtime
 
 __all__ = ["LinkedFunction", "LinkedGlobal", "LinkedMemory", "LinkedTable", "Runtime", "WasmTrap"]
 
@@ -48,7 +51,7 @@ class Runtime:
         vectors: whether a module declares a function type with parameters or results of type v128.
     """
 
-    def __init__(self, engine: Any, store: Any, limits: Limits, vectors: bool) -> None:
+    def __init__(self, engine: "wasmtime.Engine", store: "wasmtime.Store", limits: Limits, vectors: bool) -> None:
         self.engine, self.store, self.limits = engine, store, limits
         self.linked: dict[str, Mapping[str, Any]] = {}
         self.vectors = vectors
@@ -87,7 +90,7 @@ class Runtime:
                 timer.cancel()
                 timer.join()  # a timer that fires late would stop the next call
 
-    def _reason(self, trap: Any) -> str:
+    def _reason(self, trap: "wasmtime.Trap") -> str:
         code = trap.trap_code.name if trap.trap_code else ""
         if code == "OUT_OF_FUEL":
             return f"the fuel was used up; expected at most {self.limits.fuel} instructions, got more"
@@ -153,7 +156,7 @@ class Runtime:
         return LinkedFunction(self, "a function of a table", signature, value)
 
 
-def _wrong_value(where: str, kind: str, value: Any) -> TypeError:
+def _wrong_value(where: str, kind: str, value: object) -> TypeError:
     return TypeError(f"{where}: a value has the wrong type; expected {kind}, got {type(value).__name__}.")
 
 
@@ -168,10 +171,10 @@ class LinkedFunction:
         function: wasmtime's function.
     """
 
-    def __init__(self, runtime: Runtime, where: str, type: FunctionType, function: Any) -> None:
+    def __init__(self, runtime: Runtime, where: str, type: FunctionType, function: "wasmtime.Func") -> None:
         self.runtime, self.where, self.type, self.function = runtime, where, type, function
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> Any:
         """Call the function.
 
         Raises:
@@ -205,7 +208,7 @@ class LinkedMemory:
         memory: wasmtime's memory.
     """
 
-    def __init__(self, runtime: Runtime, where: str, type: MemoryType, memory: Any) -> None:
+    def __init__(self, runtime: Runtime, where: str, type: MemoryType, memory: "wasmtime.Memory") -> None:
         self.runtime, self.where, self.type, self.memory = runtime, where, type, memory
 
     def __len__(self) -> int:
@@ -260,7 +263,7 @@ class LinkedMemory:
             raise ValueError(f"{self.where}: it cannot grow; {found}.") from None
 
 
-def _address(memory: Any, store: Any) -> int:
+def _address(memory: "wasmtime.Memory", store: "wasmtime.Store") -> int:
     return ctypes.cast(memory.data_ptr(store), ctypes.c_void_p).value or 0
 
 
@@ -283,7 +286,7 @@ class LinkedTable:
         table: wasmtime's table.
     """
 
-    def __init__(self, runtime: Runtime, where: str, type: TableType, table: Any) -> None:
+    def __init__(self, runtime: Runtime, where: str, type: TableType, table: "wasmtime.Table") -> None:
         self.runtime, self.where, self.type, self.table = runtime, where, type, table
 
     def __len__(self) -> int:
@@ -297,7 +300,7 @@ class LinkedTable:
         self._check(index)
         return self.runtime.to_python(self.type.element, self.table.get(self.runtime.store, index))
 
-    def __setitem__(self, index: int, value: Any) -> None:
+    def __setitem__(self, index: int, value: object) -> None:
         self._check(index)
         self.table.set(self.runtime.store, index, self.runtime.to_wasm(self.where, self.type.element, value))
 
@@ -310,7 +313,7 @@ class LinkedGlobal:
         cell: wasmtime's global.
     """
 
-    def __init__(self, runtime: Runtime, where: str, type: GlobalType, cell: Any) -> None:
+    def __init__(self, runtime: Runtime, where: str, type: GlobalType, cell: "wasmtime.Global") -> None:
         self.runtime, self.where, self.type, self.cell = runtime, where, type, cell
 
     @property
@@ -321,7 +324,7 @@ class LinkedGlobal:
         return self.runtime.to_python(self.type.value, self.cell.value(self.runtime.store))
 
     @value.setter
-    def value(self, value: Any) -> None:
+    def value(self, value: object) -> None:
         if not self.type.mutable:
             raise TypeError(f"{self.where}: it cannot be assigned; expected a mutable global, got {self.type}.")
         self.cell.set_value(self.runtime.store, self.runtime.to_wasm(self.where, self.type.value, value))

@@ -9,6 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from funcnet.export.onnx.emitter import Emitter
 from funcnet.export.onnx.graph import Graph, OnnxValue
 from funcnet.export.onnx.unsupported import CASTS, ROUNDED_BITS
 from funcnet.export.tracing import Equation
@@ -16,7 +17,7 @@ from funcnet.export.tracing import Equation
 __all__ = ["RULES"]
 
 
-def _convert(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
+def _convert(low: Emitter, equation: Equation, x: OnnxValue) -> OnnxValue:
     dtype = np.dtype(equation.outvars[0].aval.dtype)
     if dtype.name == "float8_e4m3fn":  # JAX converts numbers that are too large to NaN
         return low.emit("Cast", equation, x, to=dtype, saturate=0)
@@ -52,7 +53,7 @@ def _integers(graph: Graph, x: OnnxValue, dtype: np.dtype) -> OnnxValue:
     return graph.add("Where", [large, graph.constant(np.asarray(most, dtype)), limited], x.shape, dtype)
 
 
-def _reduce_precision(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
+def _reduce_precision(low: Emitter, equation: Equation, x: OnnxValue) -> OnnxValue:
     bits = (equation.params["exponent_bits"], equation.params["mantissa_bits"])
     own = jnp.finfo(x.dtype)
     if bits[0] >= own.nexp and bits[1] >= own.nmant:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from funcnet.export.onnx.emitter import Emitter
 from funcnet.export.onnx.graph import OnnxValue
 from funcnet.export.onnx.shaping import padded, spread
 from funcnet.export.onnx.unsupported import BATCH_GROUPS
@@ -14,7 +15,7 @@ from funcnet.export.tracing import Equation
 __all__ = ["RULES"]
 
 
-def _convolution(low: Any, equation: Equation, x: OnnxValue, w: OnnxValue) -> OnnxValue:
+def _convolution(low: Emitter, equation: Equation, x: OnnxValue, w: OnnxValue) -> OnnxValue:
     params, aval, graph = equation.params, equation.outvars[0].aval, low.graph
     numbers, gaps = params["dimension_numbers"], params["lhs_dilation"]
     if params["batch_group_count"] != 1:

@@ -60,7 +60,7 @@ class Dimensions:
             return parts[0]
         return self.graph.add("Concat", parts, (len(shape),), np.int64, axis=0)
 
-    def value(self, size: Any) -> OnnxValue:
+    def value(self, size: object) -> OnnxValue:
         """Return a number or a symbolic size as an int64 value of shape (1,)."""
         if isinstance(size, int):
             return self.graph.ints(size)

@@ -8,12 +8,11 @@ import numpy as np
 from jax import lax
 
 from funcnet.export.onnx import casts
+from funcnet.export.onnx.emitter import Emitter
 from funcnet.export.onnx.graph import Graph, OnnxValue
 from funcnet.export.tracing import Equation
 
 __all__ = ["RULES"]
-
-# The annotation of `low`, a `Lowering`, is `Any` in all files of rules, because lowering.py imports these files.
 
 
 def _named(op: str) -> Callable[..., OnnxValue]:
@@ -24,7 +23,7 @@ def _logical(op: str, bitwise: str) -> Callable[..., OnnxValue]:
     return lambda low, equation, *inputs: low.emit(op if inputs[0].dtype == bool else bitwise, equation, *inputs)
 
 
-def _ne(low: Any, equation: Equation, a: OnnxValue, b: OnnxValue) -> OnnxValue:
+def _ne(low: Emitter, equation: Equation, a: OnnxValue, b: OnnxValue) -> OnnxValue:
     return low.emit("Not", equation, low.emit("Equal", equation, a, b))
 
 
@@ -32,15 +31,15 @@ def _maximum(op: str, logical: str) -> Callable[..., OnnxValue]:
     return lambda low, equation, a, b: low.emit(logical if a.dtype == bool else op, equation, a, b)
 
 
-def _rsqrt(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
+def _rsqrt(low: Emitter, equation: Equation, x: OnnxValue) -> OnnxValue:
     return low.emit("Reciprocal", equation, low.graph.like("Sqrt", x))
 
 
-def _square(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
+def _square(low: Emitter, equation: Equation, x: OnnxValue) -> OnnxValue:
     return low.emit("Mul", equation, x, x)
 
 
-def _integer_pow(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
+def _integer_pow(low: Emitter, equation: Equation, x: OnnxValue) -> OnnxValue:
     exponent = equation.params["y"]
     out = low.graph.constant(np.ones((), x.dtype)) if exponent == 0 else x
     if not 0 <= abs(exponent) <= 4:
@@ -50,14 +49,14 @@ def _integer_pow(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
     return low.emit("Reciprocal", equation, out) if exponent < 0 else low.expand(out, x.shape) if exponent == 0 else out
 
 
-def _expm1(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
+def _expm1(low: Emitter, equation: Equation, x: OnnxValue) -> OnnxValue:
     """Return e^x - 1 as tanh(x / 2) · (e^x + 1), a product that stays accurate near 0."""
     one, half = (low.graph.constant(np.asarray(number, x.dtype)) for number in (1, 0.5))
     tanh = low.graph.like("Tanh", low.graph.like("Mul", x, half))
     return low.emit("Mul", equation, tanh, low.graph.like("Add", low.graph.like("Exp", x), one))
 
 
-def _log1p(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
+def _log1p(low: Emitter, equation: Equation, x: OnnxValue) -> OnnxValue:
     """Return log(1 + x) as log(u) · x / (u - 1), in which u is the rounded sum 1 + x.
 
     The result is x if u = 1, and log(u) if x is infinite.
@@ -72,18 +71,18 @@ def _log1p(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
     return low.emit("Where", equation, small, x, large)
 
 
-def _exp2(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
+def _exp2(low: Emitter, equation: Equation, x: OnnxValue) -> OnnxValue:
     return low.emit("Pow", equation, low.graph.constant(np.asarray(2, x.dtype)), x)
 
 
-def _cbrt(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
+def _cbrt(low: Emitter, equation: Equation, x: OnnxValue) -> OnnxValue:
     graph = low.graph
     size = graph.cast(graph.like("Abs", x), np.float64)  # float32's 1/3 would give 1e38 an error of 1e-6
     root = graph.like("Pow", size, graph.constant(np.float64(1 / 3)))
     return low.emit("Mul", equation, graph.like("Sign", x), graph.cast(root, x.dtype))
 
 
-def _atan2(low: Any, equation: Equation, y: OnnxValue, x: OnnxValue) -> OnnxValue:
+def _atan2(low: Emitter, equation: Equation, y: OnnxValue, x: OnnxValue) -> OnnxValue:
     """Return atan2(y, x): the angle of the point (|x|, |y|), reflected for a negative x and then for a negative y."""
     graph, zero = low.graph, low.graph.constant(np.zeros((), x.dtype))
     up, along = graph.like("Abs", y), graph.like("Abs", x)
@@ -105,7 +104,7 @@ def _negative(graph: Graph, x: OnnxValue) -> OnnxValue:
     return graph.add("Or", [*both], x.shape, bool)
 
 
-def _round(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
+def _round(low: Emitter, equation: Equation, x: OnnxValue) -> OnnxValue:
     if equation.params["rounding_method"] == lax.RoundingMethod.TO_NEAREST_EVEN:
         return low.emit("Round", equation, x)
     graph, half = low.graph, low.graph.constant(np.asarray(0.5, x.dtype))
@@ -116,12 +115,12 @@ def _round(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
     return low.emit("Mul", equation, graph.like("Sign", x), rounded)
 
 
-def _is_finite(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
+def _is_finite(low: Emitter, equation: Equation, x: OnnxValue) -> OnnxValue:
     nan, infinite = (low.graph.add(op, [x], x.shape, bool) for op in ("IsNaN", "IsInf"))
     return low.emit("Not", equation, low.emit("Or", equation, nan, infinite))
 
 
-def _select(low: Any, equation: Equation, which: OnnxValue, *cases: OnnxValue) -> OnnxValue:
+def _select(low: Emitter, equation: Equation, which: OnnxValue, *cases: OnnxValue) -> OnnxValue:
     if which.dtype == bool:
         return low.graph.where(which, cases[1], cases[0], equation.outvars[0].aval.shape)
     out = cases[0]
@@ -131,24 +130,24 @@ def _select(low: Any, equation: Equation, which: OnnxValue, *cases: OnnxValue) -
     return out
 
 
-def _clamp(low: Any, equation: Equation, least: OnnxValue, x: OnnxValue, most: OnnxValue) -> OnnxValue:
+def _clamp(low: Emitter, equation: Equation, least: OnnxValue, x: OnnxValue, most: OnnxValue) -> OnnxValue:
     return low.emit("Min", equation, low.emit("Max", equation, x, least), most)
 
 
-def _rem(low: Any, equation: Equation, a: OnnxValue, b: OnnxValue) -> OnnxValue:
+def _rem(low: Emitter, equation: Equation, a: OnnxValue, b: OnnxValue) -> OnnxValue:
     return low.emit("Mod", equation, a, b, fmod=1)  # the sign of the dividend, as in C
 
 
-def _erfc(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
+def _erfc(low: Emitter, equation: Equation, x: OnnxValue) -> OnnxValue:
     one = low.graph.constant(np.ones((), x.dtype))  # ONNX has no erfc; small results become 0, an error of 6e-8
     return low.emit("Sub", equation, one, low.graph.like("Erf", x))
 
 
-def _same(low: Any, equation: Equation, x: OnnxValue, *_: OnnxValue) -> OnnxValue:
+def _same(low: Emitter, equation: Equation, x: OnnxValue, *_: OnnxValue) -> OnnxValue:
     return x
 
 
-def _barrier(low: Any, equation: Equation, *inputs: OnnxValue) -> list[OnnxValue]:
+def _barrier(low: Emitter, equation: Equation, *inputs: OnnxValue) -> list[OnnxValue]:
     return list(inputs)
 
 

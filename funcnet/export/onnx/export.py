@@ -7,9 +7,10 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from jax.typing import ArrayLike
 
 from funcnet import weights as weight_files
 from funcnet.export.beside import weights_beside
@@ -21,6 +22,10 @@ from funcnet.export.onnx.writing import model_of, require_onnx, with_names
 from funcnet.export.signature import ArraySpec, arguments_of, require_arguments
 from funcnet.export.tracing import Dynamic, trace
 from funcnet.files import file_digest, write_bytes
+from funcnet.tree import PyTree
+
+if TYPE_CHECKING:  # an optional dependency
+    import onnxruntime
 
 __all__ = ["Onnx", "OnnxSession", "load_onnx", "to_onnx"]
 
@@ -68,11 +73,11 @@ class OnnxSession:
         session: the `onnxruntime.InferenceSession`.
     """
 
-    def __init__(self, session: Any):
+    def __init__(self, session: "onnxruntime.InferenceSession"):
         self.session = session
         self.arguments, self.results = _arguments(session.get_inputs()), _arguments(session.get_outputs())
 
-    def __call__(self, *arrays: Any) -> list[np.ndarray]:
+    def __call__(self, *arrays: ArrayLike) -> list[np.ndarray]:
         """Run the function, and return the leaves of its result.
 
         Raises:
@@ -89,11 +94,11 @@ class OnnxSession:
 
 def to_onnx(
     function: Callable[..., Any],
-    *arrays: Any,
+    *arrays: ArrayLike,
     dynamic: Dynamic = None,
     constraints: Sequence[str] = (),
     weights: Placed = "inside",
-    params: Any = None,
+    params: PyTree = None,
 ) -> Onnx:
     """Export a pure function of arrays as an ONNX model of opset 23, and check it in ONNX Runtime.
 

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from jax.typing import ArrayLike, DTypeLike
 
 __all__ = ["Graph", "OnnxNode", "OnnxValue", "reshape_target"]
 
@@ -115,7 +116,7 @@ class Graph:
     layer: str = ""
 
     def add(
-        self, op: str, inputs: Sequence[OnnxValue | None], shape: Shape, dtype: Any, **attributes: Any
+        self, op: str, inputs: Sequence[OnnxValue | None], shape: Shape, dtype: DTypeLike, **attributes: Any
     ) -> OnnxValue:
         """Add a node with one output, and return the output."""
         domain = attributes.pop("domain", "")
@@ -133,7 +134,7 @@ class Graph:
         self.nodes.append(node)
         return node.outputs
 
-    def constant(self, array: Any, dtype: Any = None) -> OnnxValue:
+    def constant(self, array: ArrayLike | Sequence[int], dtype: DTypeLike | None = None) -> OnnxValue:
         """Return a constant value that holds the numbers of an array."""
         array = np.asarray(array, dtype)
         return OnnxValue(array.shape, array.dtype, array)
@@ -146,7 +147,7 @@ class Graph:
         """Add a node whose output has the shape and dtype of the first input."""
         return self.add(op, inputs, inputs[0].shape, inputs[0].dtype, **attributes)
 
-    def cast(self, value: OnnxValue, dtype: Any) -> OnnxValue:
+    def cast(self, value: OnnxValue, dtype: DTypeLike) -> OnnxValue:
         """Return the value converted to another dtype."""
         dtype = np.dtype(dtype)
         if value.dtype == dtype:

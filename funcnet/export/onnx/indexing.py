@@ -12,7 +12,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jax.lax import GatherScatterMode
+from jax.typing import ArrayLike, DTypeLike
 
+from funcnet.export.onnx.emitter import Emitter
 from funcnet.export.onnx.graph import OnnxValue
 from funcnet.export.onnx.ranges import at_most
 from funcnet.export.onnx.shaping import padded, sliced
@@ -22,7 +24,7 @@ from funcnet.export.tracing import Equation
 __all__ = ["RULES"]
 
 
-def _gather(low: Any, equation: Equation, x: OnnxValue, indices: OnnxValue) -> OnnxValue:
+def _gather(low: Emitter, equation: Equation, x: OnnxValue, indices: OnnxValue) -> OnnxValue:
     params, aval, graph = equation.params, equation.outvars[0].aval, low.graph
     numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
     batch, read = list(numbers.operand_batching_dims), list(numbers.start_index_map)
@@ -64,7 +66,7 @@ def _gather(low: Any, equation: Equation, x: OnnxValue, indices: OnnxValue) -> O
     return low.emit("Where", equation, valid, out, graph.constant(_fill(params["fill_value"], aval.dtype)))
 
 
-def _one_slice(low: Any, equation: Equation, x: OnnxValue, indices: OnnxValue) -> OnnxValue:
+def _one_slice(low: Emitter, equation: Equation, x: OnnxValue, indices: OnnxValue) -> OnnxValue:
     """Gather a single slice that starts at `indices`. The dimensions in `collapsed_slice_dims` are removed."""
     params, graph = equation.params, low.graph
     numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
@@ -93,7 +95,7 @@ def _one_slice(low: Any, equation: Equation, x: OnnxValue, indices: OnnxValue) -
     return low.emit("Where", equation, valid, out, fill)
 
 
-def _fill(value: Any, dtype: Any) -> np.ndarray:
+def _fill(value: ArrayLike | None, dtype: DTypeLike) -> np.ndarray:
     if value is None and jnp.issubdtype(dtype, jnp.inexact):
         value = np.nan
     elif value is None:
@@ -101,7 +103,9 @@ def _fill(value: Any, dtype: Any) -> np.ndarray:
     return np.asarray(value, dtype)
 
 
-def _in_range(low: Any, mode: Any, indices: OnnxValue, sizes: Sequence[Any]) -> tuple[OnnxValue, OnnxValue | None]:
+def _in_range(
+    low: Emitter, mode: GatherScatterMode, indices: OnnxValue, sizes: Sequence[Any]
+) -> tuple[OnnxValue, OnnxValue | None]:
     """Return indices (*, n) that ONNX accepts, and booleans (*) that are False for indices out of range.
 
     None is returned in place of the booleans if the mode does not need them, or if all indices are known to be in
@@ -135,7 +139,7 @@ def _inside(indices: OnnxValue, sizes: Sequence[Any]) -> bool:
 
 
 def _scatter(reduction: str) -> Callable[..., OnnxValue]:
-    def rule(low: Any, equation: Equation, x: OnnxValue, indices: OnnxValue, updates: OnnxValue) -> OnnxValue:
+    def rule(low: Emitter, equation: Equation, x: OnnxValue, indices: OnnxValue, updates: OnnxValue) -> OnnxValue:
         params, graph = equation.params, low.graph
         numbers = params["dimension_numbers"]
         written = list(numbers.scatter_dims_to_operand_dims)
@@ -165,7 +169,7 @@ def _scatter(reduction: str) -> Callable[..., OnnxValue]:
 
 
 def _starts(
-    low: Any, starts: Sequence[OnnxValue], axes: Sequence[int], shape: Sequence[Any], sizes: Any
+    low: Emitter, starts: Sequence[OnnxValue], axes: Sequence[int], shape: Sequence[Any], sizes: Sequence[Any]
 ) -> list[OnnxValue]:
     """Return the starts of a slice along `axes` as int64 values (1,), clipped so that the slice is within the array."""
     graph, found = low.graph, []
@@ -176,7 +180,7 @@ def _starts(
     return found
 
 
-def _dynamic_slice(low: Any, equation: Equation, x: OnnxValue, *starts: OnnxValue) -> OnnxValue:
+def _dynamic_slice(low: Emitter, equation: Equation, x: OnnxValue, *starts: OnnxValue) -> OnnxValue:
     sizes, graph = equation.outvars[0].aval.shape, low.graph
     axes = [axis for axis in range(x.rank) if not low.same(sizes[axis], x.shape[axis])]
     if not axes:
@@ -187,20 +191,22 @@ def _dynamic_slice(low: Any, equation: Equation, x: OnnxValue, *starts: OnnxValu
     return low.emit("Slice", equation, x, *joined, graph.ints(*axes))
 
 
-def _joined(low: Any, values: Sequence[OnnxValue]) -> OnnxValue:
+def _joined(low: Emitter, values: Sequence[OnnxValue]) -> OnnxValue:
     if len(values) == 1:
         return values[0]
     return low.graph.add("Concat", values, (len(values),), np.int64, axis=0)
 
 
 def _dynamic_update_slice(
-    low: Any, equation: Equation, x: OnnxValue, update: OnnxValue, *starts: OnnxValue
+    low: Emitter, equation: Equation, x: OnnxValue, update: OnnxValue, *starts: OnnxValue
 ) -> OnnxValue:
     axes = [axis for axis in range(x.rank) if not low.same(update.shape[axis], x.shape[axis])]
     return _updated(low, x, update, axes, _starts(low, starts, axes, x.shape, update.shape))
 
 
-def _updated(low: Any, x: OnnxValue, update: OnnxValue, axes: Sequence[int], starts: Sequence[OnnxValue]) -> OnnxValue:
+def _updated(
+    low: Emitter, x: OnnxValue, update: OnnxValue, axes: Sequence[int], starts: Sequence[OnnxValue]
+) -> OnnxValue:
     """Return x, with `update` in place of the part that begins at `starts`.
 
     Along each axis, the result joins the entries before the part, the update, and the entries after the part.
@@ -211,7 +217,7 @@ def _updated(low: Any, x: OnnxValue, update: OnnxValue, axes: Sequence[int], sta
     size = update.shape[axis]
     end = graph.like("Add", start, low.dimensions.value(size))
 
-    def part(first: OnnxValue, last: OnnxValue, length: Any) -> OnnxValue:
+    def part(first: OnnxValue, last: OnnxValue, length: object) -> OnnxValue:
         shape = (*x.shape[:axis], length, *x.shape[axis + 1 :])
         return graph.add("Slice", [x, first, last, graph.ints(axis)], shape, x.dtype)
 

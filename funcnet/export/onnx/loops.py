@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from funcnet.export.onnx.emitter import Emitter
 from funcnet.export.onnx.graph import Graph, OnnxValue
 from funcnet.export.tracing import Equation
 
 __all__ = ["RULES"]
 
 
-def _scan(low: Any, equation: Equation, *inputs: OnnxValue) -> list[OnnxValue]:
+def _scan(low: Emitter, equation: Equation, *inputs: OnnxValue) -> list[OnnxValue]:
     params, graph = equation.params, low.graph
     constants, carries = params["num_consts"], params["num_carry"]
     shared, carry = inputs[:constants], inputs[constants : constants + carries]
@@ -41,7 +42,7 @@ def _scan(low: Any, equation: Equation, *inputs: OnnxValue) -> list[OnnxValue]:
     return graph.add_many("Scan", [*carry, *rows], types, **settings)
 
 
-def _while(low: Any, equation: Equation, *inputs: OnnxValue) -> list[OnnxValue]:
+def _while(low: Emitter, equation: Equation, *inputs: OnnxValue) -> list[OnnxValue]:
     params, graph = equation.params, low.graph
     before, within = params["cond_nconsts"], params["body_nconsts"]
     tested, shared, carry = inputs[:before], inputs[before : before + within], inputs[before + within :]
@@ -78,14 +79,19 @@ def _where_running(graph: Graph, running: OnnxValue, new: OnnxValue, old: OnnxVa
     return graph.where(graph.unsqueeze(running, range(running.rank, new.rank)), new, old, new.shape)
 
 
-def _cond(low: Any, equation: Equation, which: OnnxValue, *inputs: OnnxValue) -> list[OnnxValue]:
+def _cond(low: Emitter, equation: Equation, which: OnnxValue, *inputs: OnnxValue) -> list[OnnxValue]:
     branches = equation.params["branches"]
     types = [(variable.aval.shape, variable.aval.dtype) for variable in equation.outvars]
     return _choose(low, which, branches, inputs, types, 0)
 
 
 def _choose(
-    low: Any, which: OnnxValue, branches: Sequence[Any], inputs: Sequence[OnnxValue], types: Sequence[Any], number: int
+    low: Emitter,
+    which: OnnxValue,
+    branches: Sequence[Any],
+    inputs: Sequence[OnnxValue],
+    types: Sequence[Any],
+    number: int,
 ) -> list[OnnxValue]:
     """Lower a conditional: run branch `number` if `which` is at most `number`, and otherwise a later branch."""
     if number == len(branches) - 1:

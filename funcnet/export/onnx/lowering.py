@@ -11,7 +11,8 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
+from jax.typing import ArrayLike
 
 from funcnet.export.onnx import (
     convolution,
@@ -94,7 +95,7 @@ class Lowering:
         values: dict[Any, OnnxValue] = dict(zip(program.constvars, constants, strict=True))
         values.update(zip(program.invars, inputs, strict=True))
 
-        def read(atom: Any) -> OnnxValue:
+        def read(atom: Var | Literal) -> OnnxValue:
             if isinstance(atom, Literal):
                 return self.graph.constant(np.asarray(atom.val, getattr(atom.aval, "dtype", None)))
             return values[atom]
@@ -163,7 +164,7 @@ class Lowering:
         """Return a shape with n sizes as an int64 value (n,). Symbolic sizes are computed at run time."""
         return self.dimensions.vector(shape)
 
-    def same(self, size: Any, other: Any) -> bool:
+    def same(self, size: object, other: object) -> bool:
         """Return whether two sizes are equal for all values of the symbolic sizes."""
         return type(size) is type(other) and bool(size == other)
 
@@ -190,7 +191,7 @@ class Lowering:
         return self.graph.add("Expand", [value, self.shape_value(shape)], shape, value.dtype)
 
 
-def _weight(name: str, array: Any) -> OnnxValue:
+def _weight(name: str, array: ArrayLike) -> OnnxValue:
     array = np.asarray(array)
     return OnnxValue(array.shape, array.dtype, array, weight=name)
 

@@ -5,13 +5,14 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from funcnet.export.onnx.emitter import Emitter
 from funcnet.export.onnx.graph import OnnxValue
 from funcnet.export.tracing import Equation
 
 __all__ = ["RULES"]
 
 
-def _dot_general(low: Any, equation: Equation, a: OnnxValue, b: OnnxValue) -> OnnxValue:
+def _dot_general(low: Emitter, equation: Equation, a: OnnxValue, b: OnnxValue) -> OnnxValue:
     """Lower `dot_general` to MatMul, with inputs of shape (*batch, free, contracted) and (*batch, contracted, free)."""
     (contracted_a, contracted_b), (batch_a, batch_b) = equation.params["dimension_numbers"]
     aval, graph = equation.outvars[0].aval, low.graph
@@ -30,7 +31,7 @@ def _dot_general(low: Any, equation: Equation, a: OnnxValue, b: OnnxValue) -> On
     return low.reshape(graph.add("MatMul", [left, right], shape, dtype), aval.shape)
 
 
-def _matrix(low: Any, value: OnnxValue, batch: int, rows: int) -> OnnxValue:
+def _matrix(low: Emitter, value: OnnxValue, batch: int, rows: int) -> OnnxValue:
     """Reshape a value (*batch, *rows, *columns) to a batch of matrices (*batch, rows, columns)."""
     sizes, split = value.shape, batch + rows
     return low.reshape(value, (*sizes[:batch], math.prod(sizes[batch:split]), math.prod(sizes[split:])))

@@ -5,7 +5,9 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from jax.core import ShapedArray
 
+from funcnet.export.onnx.emitter import Emitter
 from funcnet.export.onnx.graph import OnnxValue
 from funcnet.export.onnx.unsupported import OTHER_REDUCTIONS
 from funcnet.export.tracing import Equation
@@ -37,19 +39,19 @@ def combiner(equation: Equation) -> str | None:
 
 
 def _reduce(op: str) -> Callable[..., OnnxValue]:
-    def rule(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
+    def rule(low: Emitter, equation: Equation, x: OnnxValue) -> OnnxValue:
         return _over(low, op, x, equation.params["axes"], equation.outvars[0].aval)
 
     return rule
 
 
-def _over(low: Any, op: str, x: OnnxValue, axes: Sequence[int], aval: Any) -> OnnxValue:
+def _over(low: Emitter, op: str, x: OnnxValue, axes: Sequence[int], aval: ShapedArray) -> OnnxValue:
     if not axes:  # ONNX would reduce over all axes
         return x
     return low.graph.add(op, [x, low.graph.ints(*axes)], aval.shape, x.dtype, keepdims=0)
 
 
-def _reduce_by(low: Any, equation: Equation, *inputs: OnnxValue) -> OnnxValue:
+def _reduce_by(low: Emitter, equation: Equation, *inputs: OnnxValue) -> OnnxValue:
     """Lower `reduce`, which combines the result over the axes with an initial value."""
     by = COMBINED.get(combiner(equation) or "")
     if by is None or len(inputs) != 2 or inputs[0].dtype == bool:
@@ -64,7 +66,7 @@ def _reduce_by(low: Any, equation: Equation, *inputs: OnnxValue) -> OnnxValue:
 def _reduce_bool(op: str) -> Callable[..., OnnxValue]:
     """Return the rule for `reduce_and` or `reduce_or`: the minimum or maximum of booleans, converted to 0 and 1."""
 
-    def rule(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
+    def rule(low: Emitter, equation: Equation, x: OnnxValue) -> OnnxValue:
         numbers = low.graph.cast(x, np.int32)
         return low.graph.cast(_over(low, op, numbers, equation.params["axes"], equation.outvars[0].aval), bool)
 
@@ -72,14 +74,14 @@ def _reduce_bool(op: str) -> Callable[..., OnnxValue]:
 
 
 def _argument(op: str) -> Callable[..., OnnxValue]:
-    def rule(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
+    def rule(low: Emitter, equation: Equation, x: OnnxValue) -> OnnxValue:
         (axis,), aval = equation.params["axes"], equation.outvars[0].aval
         return low.graph.cast(low.graph.add(op, [x], aval.shape, np.int64, axis=axis, keepdims=0), aval.dtype)
 
     return rule
 
 
-def _cumsum(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
+def _cumsum(low: Emitter, equation: Equation, x: OnnxValue) -> OnnxValue:
     axis = low.graph.constant(equation.params["axis"], np.int64)
     return low.emit("CumSum", equation, x, axis, reverse=int(equation.params["reverse"]))
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from funcnet.export.onnx.emitter import Emitter
 from funcnet.export.onnx.graph import OnnxValue
 from funcnet.export.tracing import Equation
 
@@ -14,7 +15,7 @@ __all__ = ["RULES", "padded", "sliced", "spread"]
 END = np.iinfo(np.int64).max  # as the end of a slice, this means "to the last entry"
 
 
-def padded(low: Any, value: OnnxValue, fill: OnnxValue, pads: Sequence[tuple[int, int]]) -> OnnxValue:
+def padded(low: Emitter, value: OnnxValue, fill: OnnxValue, pads: Sequence[tuple[int, int]]) -> OnnxValue:
     """Return the value with entries of `fill` added at both ends of each dimension. Negative `pads` remove entries."""
     if any(low_pad < 0 or high < 0 for low_pad, high in pads):
         starts = [max(-low_pad, 0) for low_pad, _ in pads]
@@ -32,7 +33,9 @@ def padded(low: Any, value: OnnxValue, fill: OnnxValue, pads: Sequence[tuple[int
     return low.graph.add("Pad", [value, amounts, fill], shape, value.dtype)
 
 
-def sliced(low: Any, value: OnnxValue, starts: Sequence[Any], ends: Sequence[Any], steps: Sequence[int]) -> OnnxValue:
+def sliced(
+    low: Emitter, value: OnnxValue, starts: Sequence[Any], ends: Sequence[Any], steps: Sequence[int]
+) -> OnnxValue:
     """Return the slice of a value from `starts` to `ends`, which may be symbolic sizes."""
     axes = [
         axis
@@ -56,58 +59,58 @@ def sliced(low: Any, value: OnnxValue, starts: Sequence[Any], ends: Sequence[Any
     return low.graph.add("Slice", inputs, tuple(shape), value.dtype)
 
 
-def _is(size: Any, other: Any) -> bool:
+def _is(size: object, other: object) -> bool:
     return type(size) is type(other) and bool(size == other)
 
 
-def _broadcast(low: Any, equation: Equation, x: OnnxValue, *_: OnnxValue) -> OnnxValue:
+def _broadcast(low: Emitter, equation: Equation, x: OnnxValue, *_: OnnxValue) -> OnnxValue:
     shape, kept = equation.params["shape"], equation.params["broadcast_dimensions"]
     return low.expand(low.graph.unsqueeze(x, [axis for axis in range(len(shape)) if axis not in kept]), shape)
 
 
-def _reshape(low: Any, equation: Equation, x: OnnxValue, *_: OnnxValue) -> OnnxValue:
+def _reshape(low: Emitter, equation: Equation, x: OnnxValue, *_: OnnxValue) -> OnnxValue:
     return low.reshape(x, equation.outvars[0].aval.shape)
 
 
-def _transpose(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
+def _transpose(low: Emitter, equation: Equation, x: OnnxValue) -> OnnxValue:
     return low.graph.transpose(x, equation.params["permutation"])
 
 
-def _squeeze(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
+def _squeeze(low: Emitter, equation: Equation, x: OnnxValue) -> OnnxValue:
     return low.graph.squeeze(x, equation.params["dimensions"])
 
 
-def _expand_dims(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
+def _expand_dims(low: Emitter, equation: Equation, x: OnnxValue) -> OnnxValue:
     return low.graph.unsqueeze(x, equation.params["dimensions"])
 
 
-def _concatenate(low: Any, equation: Equation, *parts: OnnxValue) -> OnnxValue:
+def _concatenate(low: Emitter, equation: Equation, *parts: OnnxValue) -> OnnxValue:
     return low.emit("Concat", equation, *parts, axis=equation.params["dimension"])
 
 
-def _stack(low: Any, equation: Equation, *parts: OnnxValue) -> OnnxValue:
+def _stack(low: Emitter, equation: Equation, *parts: OnnxValue) -> OnnxValue:
     axis = equation.params["axis"]
     return low.emit("Concat", equation, *(low.graph.unsqueeze(part, [axis]) for part in parts), axis=axis)
 
 
-def _split(low: Any, equation: Equation, x: OnnxValue) -> list[OnnxValue]:
+def _split(low: Emitter, equation: Equation, x: OnnxValue) -> list[OnnxValue]:
     sizes = low.graph.ints(*equation.params["sizes"])
     types = [(variable.aval.shape, variable.aval.dtype) for variable in equation.outvars]
     return low.graph.add_many("Split", [x, sizes], types, axis=equation.params["axis"])
 
 
-def _slice(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
+def _slice(low: Emitter, equation: Equation, x: OnnxValue) -> OnnxValue:
     starts, ends = equation.params["start_indices"], equation.params["limit_indices"]
     return sliced(low, x, starts, ends, equation.params["strides"] or [1] * x.rank)
 
 
-def _rev(low: Any, equation: Equation, x: OnnxValue) -> OnnxValue:
+def _rev(low: Emitter, equation: Equation, x: OnnxValue) -> OnnxValue:
     axes = equation.params["dimensions"]
     first, last, step = (low.graph.ints(*[number] * len(axes)) for number in (-1, -END, -1))
     return low.emit("Slice", equation, x, first, last, low.graph.ints(*axes), step)
 
 
-def _pad(low: Any, equation: Equation, x: OnnxValue, fill: OnnxValue) -> OnnxValue:
+def _pad(low: Emitter, equation: Equation, x: OnnxValue, fill: OnnxValue) -> OnnxValue:
     config = equation.params["padding_config"]
     for axis, (_, _, interior) in enumerate(config):
         if interior:
@@ -115,7 +118,7 @@ def _pad(low: Any, equation: Equation, x: OnnxValue, fill: OnnxValue) -> OnnxVal
     return padded(low, x, fill, [(before, after) for before, after, _ in config])
 
 
-def spread(low: Any, x: OnnxValue, fill: OnnxValue, axis: int, interior: int) -> OnnxValue:
+def spread(low: Emitter, x: OnnxValue, fill: OnnxValue, axis: int, interior: int) -> OnnxValue:
     """Return x with `interior` entries of `fill` between neighbouring entries along an axis."""
     size = x.shape[axis]
     wide = low.graph.unsqueeze(x, [axis + 1])
@@ -125,13 +128,13 @@ def spread(low: Any, x: OnnxValue, fill: OnnxValue, axis: int, interior: int) ->
     return sliced(low, joined, [0] * x.rank, ends, [1] * x.rank)
 
 
-def _tile(low: Any, equation: Equation, x: OnnxValue, *_: OnnxValue) -> OnnxValue:
-    repeats = equation.params.get("reps", equation.params.get("repeats"))
+def _tile(low: Emitter, equation: Equation, x: OnnxValue, *_: OnnxValue) -> OnnxValue:
+    repeats: Any = equation.params.get("reps", equation.params.get("repeats"))
     x = low.graph.unsqueeze(x, list(range(len(repeats) - x.rank)))
     return low.emit("Tile", equation, x, low.shape_value(repeats))
 
 
-def _iota(low: Any, equation: Equation, *_: OnnxValue) -> OnnxValue:
+def _iota(low: Emitter, equation: Equation, *_: OnnxValue) -> OnnxValue:
     shape, axis, dtype = equation.params["shape"], equation.params["dimension"], equation.outvars[0].aval.dtype
     kind = dtype if dtype in (np.int32, np.int64, np.float32) else np.dtype(np.int64)
     start, step = (low.graph.constant(np.asarray(number, kind)) for number in (0, 1))
@@ -140,7 +143,7 @@ def _iota(low: Any, equation: Equation, *_: OnnxValue) -> OnnxValue:
     return low.expand(low.graph.unsqueeze(line, [i for i in range(len(shape)) if i != axis]), shape)
 
 
-def _dim_as_value(low: Any, equation: Equation) -> OnnxValue:
+def _dim_as_value(low: Emitter, equation: Equation) -> OnnxValue:
     value = low.graph.squeeze(low.dimensions.value(equation.params["dim"]), [0])
     return low.graph.cast(value, equation.outvars[0].aval.dtype)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from funcnet.export.onnx.emitter import Emitter
 from funcnet.export.onnx.graph import Graph, OnnxValue
 from funcnet.export.tracing import Equation
 
@@ -13,7 +14,7 @@ __all__ = ["RULES"]
 
 
 def _logical(direction: str) -> Callable[..., OnnxValue]:
-    def rule(low: Any, equation: Equation, x: OnnxValue, by: OnnxValue) -> OnnxValue:
+    def rule(low: Emitter, equation: Equation, x: OnnxValue, by: OnnxValue) -> OnnxValue:
         graph = low.graph
         bits = graph.cast(graph.cast(x, f"uint{8 * x.dtype.itemsize}"), _unsigned(x))
         return graph.cast(_shifted(graph, bits, by, direction), x.dtype)
@@ -21,7 +22,7 @@ def _logical(direction: str) -> Callable[..., OnnxValue]:
     return rule
 
 
-def _arithmetic(low: Any, equation: Equation, x: OnnxValue, by: OnnxValue) -> OnnxValue:
+def _arithmetic(low: Emitter, equation: Equation, x: OnnxValue, by: OnnxValue) -> OnnxValue:
     """Shift numbers to the right, and fill with copies of the sign bit. Shift a negative x as ~(~x >> n)."""
     graph = low.graph
     signed = np.dtype("int64" if x.dtype.itemsize == 8 else "int32")

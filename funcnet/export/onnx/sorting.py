@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from funcnet.export.onnx.emitter import Emitter
 from funcnet.export.onnx.graph import OnnxValue
 from funcnet.export.onnx.unsupported import MANY_KEYS
 from funcnet.export.tracing import Equation
@@ -13,7 +14,7 @@ from funcnet.export.tracing import Equation
 __all__ = ["RULES"]
 
 
-def _sort(low: Any, equation: Equation, *arrays: OnnxValue) -> list[OnnxValue]:
+def _sort(low: Emitter, equation: Equation, *arrays: OnnxValue) -> list[OnnxValue]:
     axis = equation.params["dimension"]
     if equation.params["num_keys"] != 1:
         raise low.refusal(equation, MANY_KEYS, f"with {equation.params['num_keys']} keys")
@@ -30,7 +31,7 @@ def _sort(low: Any, equation: Equation, *arrays: OnnxValue) -> list[OnnxValue]:
     return [graph.add("GatherElements", [one, places], one.shape, one.dtype, axis=axis) for one in arrays]
 
 
-def _top_k(low: Any, equation: Equation, x: OnnxValue) -> list[OnnxValue]:
+def _top_k(low: Emitter, equation: Equation, x: OnnxValue) -> list[OnnxValue]:
     axis = equation.params.get("axis", -1) % x.rank
     found, places = (variable.aval for variable in equation.outvars)
     size = low.dimensions.value(found.shape[axis])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from funcnet.export.onnx.emitter import Emitter
 from funcnet.export.onnx.graph import OnnxValue
 from funcnet.export.onnx.reductions import combiner
 from funcnet.export.onnx.shaping import padded
@@ -22,7 +23,7 @@ def _window(kind: str) -> Callable[..., OnnxValue]:
     return lambda low, equation, x: _pooled(low, equation, x, kind)
 
 
-def _window_by(low: Any, equation: Equation, *inputs: OnnxValue) -> OnnxValue:
+def _window_by(low: Emitter, equation: Equation, *inputs: OnnxValue) -> OnnxValue:
     """Lower `reduce_window`, which combines the result of each window with an initial value."""
     by = COMBINED.get(combiner(equation) or "")
     if by is None or len(inputs) != 2:
@@ -35,7 +36,7 @@ def _window_by(low: Any, equation: Equation, *inputs: OnnxValue) -> OnnxValue:
     return low.graph.like(op, _pooled(low, equation, x, kind), first)
 
 
-def _pooled(low: Any, equation: Equation, x: OnnxValue, kind: str) -> OnnxValue:
+def _pooled(low: Emitter, equation: Equation, x: OnnxValue, kind: str) -> OnnxValue:
     params, aval, graph = equation.params, equation.outvars[0].aval, low.graph
     if any(n != 1 for n in params["base_dilation"]):
         raise low.refusal(equation, BASE_DILATION, "with base_dilation")

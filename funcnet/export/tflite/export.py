@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 
 from funcnet.export.signature import narrowed
 from funcnet.export.tflite.operators import model_of
@@ -44,7 +44,7 @@ class TfliteExport:
 def to_tflite(
     quantized: QuantizedNet,
     path: str | Path,
-    *arrays: Any,
+    *arrays: ArrayLike,
     exact: bool = True,
     inputs: Sequence[str] = (),
     outputs: Sequence[str] = (),

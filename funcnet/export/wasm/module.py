@@ -31,6 +31,7 @@ from typing import Any, Literal
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 
 from funcnet.export.beside import weights_beside
 from funcnet.export.check import ExportCheck, require_agreement
@@ -51,6 +52,7 @@ from funcnet.loops.operations import ArrayValue, Block
 from funcnet.loops.program import Kernels, Program
 from funcnet.loops.store import Weights
 from funcnet.operators import native
+from funcnet.tree import PyTree
 
 __all__ = ["WasmExport", "to_wasm"]
 
@@ -107,7 +109,7 @@ class WasmExport:
 
 def to_wasm(
     function: Callable[..., Any],
-    *example_arrays: Any,
+    *example_arrays: ArrayLike,
     weights: Literal["inside", "beside", "module"] = "inside",
     lengths: Sequence[int] = (),
     axis: int = 1,
@@ -207,13 +209,13 @@ def _places(names: Sequence[str], values: Sequence[ArrayValue], offsets: dict[Ar
     return [ArrayPlace(n, v.shape, str(v.dtype), offsets[v]) for n, v in zip(names, values, strict=True)]
 
 
-def _names(tree: Any, root: str) -> list[str]:
+def _names(tree: PyTree, root: str) -> list[str]:
     """Return a dotted name for each array of a tree, such as "output.logits"."""
     paths = jax.tree_util.tree_flatten_with_path(tree)[0]
     return [".".join([*([root] if root else []), *(_key(k) for k in path)]) for path, _ in paths]
 
 
-def _key(key: Any) -> str:
+def _key(key: object) -> str:
     for name in ("key", "idx", "name"):
         if hasattr(key, name):
             return str(getattr(key, name))
@@ -237,7 +239,7 @@ def _example(array: Any) -> Any:
 
 
 def _resized(examples: Sequence[Any], length: int, axis: int) -> tuple[Any, ...]:
-    def one(x: Any) -> Any:
+    def one(x: ArrayLike) -> Any:
         x = np.asarray(x)
         return np.take(x, np.arange(length) % x.shape[axis], axis) if x.ndim > axis else x
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from jax.lax import GatherScatterMode
 
+from funcnet.export.tracing import Equation
 from funcnet.export.wasm.rules_control import CONTROL
 from funcnet.export.wasm.trace import Rules, Tracer
 from funcnet.export.wasm.unsupported import BATCH_GROUPS, OTHER_SIZES, ROUNDED_BITS
@@ -16,28 +17,28 @@ from funcnet.loops.pointwise import identity
 __all__ = ["RULES"]
 
 
-def _out(equation: Any) -> tuple[tuple[int, ...], np.dtype]:
+def _out(equation: Equation) -> tuple[tuple[int, ...], np.dtype]:
     aval = equation.outvars[0].aval
     return tuple(aval.shape), np.dtype(aval.dtype)
 
 
-def _elementwise(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
-    settings = {name: e.params[name] for name in ("y", "nudge", "roundings") if name in e.params}
+def _elementwise(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
+    settings: dict[str, Any] = {name: e.params[name] for name in ("y", "nudge", "roundings") if name in e.params}
     if e.primitive.name == "round":
         settings["even"] = int(e.params["rounding_method"]) == 1
     return t.emit(e.primitive.name, operands, *_out(e), **settings)
 
 
-def _same(t: Tracer, e: Any, operands: list[ArrayValue]) -> list[ArrayValue]:
+def _same(t: Tracer, e: Equation, operands: list[ArrayValue]) -> list[ArrayValue]:
     return operands
 
 
-def _convert(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
+def _convert(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
     (x,) = operands
     return x if x.dtype == _out(e)[1] else t.emit("convert", operands, *_out(e))
 
 
-def _reshape(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
+def _reshape(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
     return _reshaped(t, operands[0], _out(e)[0])
 
 
@@ -47,15 +48,15 @@ def _reshaped(t: Tracer, x: ArrayValue, shape: Sequence[int]) -> ArrayValue:
     return x if x.shape == tuple(shape) else t.emit("reshape", [x], shape, x.dtype)
 
 
-def _transpose(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
+def _transpose(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
     return t.emit("transpose", operands, *_out(e), permutation=tuple(e.params["permutation"]))
 
 
-def _broadcast(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
+def _broadcast(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
     return t.emit("broadcast", operands[:1], *_out(e), dims=tuple(e.params["broadcast_dimensions"]))
 
 
-def _slice(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
+def _slice(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
     return _sliced(t, operands[0], e.params["start_indices"], _out(e)[0], e.params["strides"])
 
 
@@ -66,7 +67,7 @@ def _sliced(
     return t.emit("slice", [x], shape, x.dtype, start=tuple(int(s) for s in start), strides=strides)
 
 
-def _split(t: Tracer, e: Any, operands: list[ArrayValue]) -> list[ArrayValue]:
+def _split(t: Tracer, e: Equation, operands: list[ArrayValue]) -> list[ArrayValue]:
     axis, place, parts = e.params["axis"], 0, []
     for out in e.outvars:
         start = [0] * len(out.aval.shape)
@@ -76,32 +77,32 @@ def _split(t: Tracer, e: Any, operands: list[ArrayValue]) -> list[ArrayValue]:
     return parts
 
 
-def _reverse(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
+def _reverse(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
     return t.emit("reverse", operands, *_out(e), axes=tuple(e.params["dimensions"]))
 
 
-def _tile(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
+def _tile(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
     (x,), shape = operands, _out(e)[0]
     spread = [n for size, whole in zip(x.shape, shape, strict=True) for n in (whole // size if size else 0, size)]
     dims = tuple(range(1, 2 * x.shape.__len__(), 2))
     return _reshaped(t, t.emit("broadcast", [x], spread, x.dtype, dims=dims), shape)
 
 
-def _iota(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
+def _iota(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
     return t.emit("iota", [], *_out(e), axis=e.params["dimension"])
 
 
-def _concatenate(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
+def _concatenate(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
     return t.emit("concatenate", operands, *_out(e), axis=e.params["dimension"])
 
 
-def _stack(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
+def _stack(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
     axis = e.params["axis"]
     rows = [_reshaped(t, o, (*o.shape[:axis], 1, *o.shape[axis:])) for o in operands]
     return t.emit("concatenate", rows, *_out(e), axis=axis)
 
 
-def _pad(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
+def _pad(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
     return _padded(t, operands[0], operands[1], [tuple(int(n) for n in one) for one in e.params["padding_config"]])
 
 
@@ -119,7 +120,7 @@ def _padded(t: Tracer, x: ArrayValue, fill: ArrayValue, config: Sequence[Sequenc
     return t.emit("pad", [x, fill], shape, x.dtype, config=tuple(tuple(one) for one in config))
 
 
-def _gather(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
+def _gather(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
     mode = e.params["mode"]
     fill = e.params["fill_value"]
     if mode == GatherScatterMode.FILL_OR_DROP and fill is None:
@@ -138,15 +139,15 @@ def _gather(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
     )
 
 
-def _dynamic_slice(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
+def _dynamic_slice(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
     return t.emit("dynamic_slice", operands, *_out(e))
 
 
-def _dynamic_update_slice(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
+def _dynamic_update_slice(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
     return t.emit("dynamic_update_slice", operands, *_out(e))
 
 
-def _scatter(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
+def _scatter(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
     kind = {"scatter": "set", "scatter-add": "add", "scatter_add": "add", "scatter_mul": "mul"}
     kind |= {
         "scatter-mul": "mul",
@@ -166,14 +167,14 @@ def _scatter(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
     )
 
 
-def _dot(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
+def _dot(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
     (contract_a, contract_b), (batch_a, batch_b) = e.params["dimension_numbers"]
     shape, dtype = _out(e)
     axes = {"contract": (tuple(contract_a), tuple(contract_b)), "batch": (tuple(batch_a), tuple(batch_b))}
     return t.emit("dot", operands, shape, dtype, **axes)
 
 
-def _conv(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
+def _conv(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
     """Translate a convolution to a `pad`, and a `conv` of (B, C, *S) and (O, C / groups, *K). Refuse batch groups."""
     x, w = operands
     p, numbers = e.params, e.params["dimension_numbers"]
@@ -199,7 +200,7 @@ def _conv(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
     return permute(y, tuple(int(i) for i in back))
 
 
-def _integer_convolution(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
+def _integer_convolution(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
     settings = {"strides": e.params["stride"], "dilations": e.params["dilation"], "groups": e.params["groups"]}
     return t.emit("conv", operands, *_out(e), **settings)
 
@@ -215,7 +216,7 @@ _REDUCED = {
 }
 
 
-def _reduce(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
+def _reduce(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
     kind = _REDUCED[e.primitive.name]
     axes = tuple(e.params["axes"])
     (x,) = operands
@@ -224,34 +225,34 @@ def _reduce(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
     return t.emit("reduce", operands, *_out(e), kind=kind, axes=axes)
 
 
-def _arg(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
+def _arg(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
     (axis,) = e.params["axes"]
     return t.emit("arg", operands, *_out(e), kind=e.primitive.name[3:], axis=axis)
 
 
-def _window(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
+def _window(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
     kind = e.primitive.name.removeprefix("reduce_window_")
     x, p = operands[0], e.params
     dilated = p.get("base_dilation") or (1,) * len(x.shape)
     config = [(int(a), int(b), d - 1) for (a, b), d in zip(p["padding"], dilated, strict=True)]
     x = _padded(t, x, ArrayValue.of(np.asarray(identity(kind, x.dtype))), config)
-    settings = {"sizes": tuple(p["window_dimensions"]), "strides": tuple(p["window_strides"])}
+    settings: dict[str, Any] = {"sizes": tuple(p["window_dimensions"]), "strides": tuple(p["window_strides"])}
     dilations = tuple(p.get("window_dilation") or (1,) * len(x.shape))
     return t.emit("window", [x], *_out(e), kind=kind, dilations=dilations, **settings)
 
 
-def _running(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
+def _running(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
     kind = {"cumsum": "sum", "cumprod": "prod", "cummax": "max", "cummin": "min"}[e.primitive.name]
     return t.emit("running", operands, *_out(e), kind=kind, axis=e.params["axis"], reverse=e.params["reverse"])
 
 
-def _sort(t: Tracer, e: Any, operands: list[ArrayValue]) -> list[ArrayValue]:
+def _sort(t: Tracer, e: Equation, operands: list[ArrayValue]) -> list[ArrayValue]:
     types = [(v.aval.shape, v.aval.dtype) for v in e.outvars]
     settings = {"axis": e.params["dimension"], "keys": e.params["num_keys"]}
     return t.emit_many("sort", operands, types, **settings)
 
 
-def _top_k(t: Tracer, e: Any, operands: list[ArrayValue]) -> list[ArrayValue]:
+def _top_k(t: Tracer, e: Equation, operands: list[ArrayValue]) -> list[ArrayValue]:
     (x,) = operands
     axis, k = e.params.get("axis", len(x.shape) - 1) % len(x.shape), e.params["k"]
     place = t.emit("iota", [], x.shape, np.int32, axis=axis)
@@ -261,7 +262,7 @@ def _top_k(t: Tracer, e: Any, operands: list[ArrayValue]) -> list[ArrayValue]:
     return [_sliced(t, v, [0] * len(shape), shape) for v in both]
 
 
-def _reduce_precision(t: Tracer, e: Any, operands: list[ArrayValue]) -> list[ArrayValue]:
+def _reduce_precision(t: Tracer, e: Equation, operands: list[ArrayValue]) -> list[ArrayValue]:
     bits, own = (e.params["exponent_bits"], e.params["mantissa_bits"]), np.finfo(operands[0].dtype)
     if bits[0] < own.nexp or bits[1] < own.nmant:
         raise ValueError(
@@ -272,7 +273,7 @@ def _reduce_precision(t: Tracer, e: Any, operands: list[ArrayValue]) -> list[Arr
     return operands
 
 
-def _bitcast(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
+def _bitcast(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
     if operands[0].dtype.itemsize != _out(e)[1].itemsize:
         raise ValueError(
             f"to_wasm: bitcast_convert_type in layer {t.layer!r} changes the size; expected elements of "

@@ -1,20 +1,22 @@
 """Rules that translate loops and conditionals of JAX into operations of `funcnet.loops`."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from funcnet.export.tracing import Equation
 from funcnet.export.wasm.trace import Rules, Tracer
 from funcnet.loops.operations import ArrayValue, Block, needed
 
 __all__ = ["CONTROL"]
 
 
-def _types(e: Any) -> list[tuple[Any, Any]]:
+def _types(e: Equation) -> list[tuple[Any, Any]]:
     return [(v.aval.shape, v.aval.dtype) for v in e.outvars]
 
 
-def _scan(t: Tracer, e: Any, operands: list[ArrayValue]) -> list[ArrayValue]:
+def _scan(t: Tracer, e: Equation, operands: list[ArrayValue]) -> list[ArrayValue]:
     p = e.params
     constants, rest = operands[: p["num_consts"]], operands[p["num_consts"] :]
     body = t.block(p["jaxpr"], constants)
@@ -22,7 +24,7 @@ def _scan(t: Tracer, e: Any, operands: list[ArrayValue]) -> list[ArrayValue]:
     return t.emit_many("scan", rest, _types(e), [body], **settings)
 
 
-def _while(t: Tracer, e: Any, operands: list[ArrayValue]) -> list[ArrayValue]:
+def _while(t: Tracer, e: Equation, operands: list[ArrayValue]) -> list[ArrayValue]:
     p = e.params
     of_test, of_body = p["cond_nconsts"], p["body_nconsts"]
     for_test, for_body, start = operands[:of_test], operands[of_test : of_test + of_body], operands[of_test + of_body :]
@@ -33,7 +35,9 @@ def _while(t: Tracer, e: Any, operands: list[ArrayValue]) -> list[ArrayValue]:
     return t.emit_many("while", start, _types(e), [test, body])
 
 
-def _batched_while(t: Tracer, p: Any, for_test: list[ArrayValue], for_body: list[ArrayValue]) -> tuple[Block, Block]:
+def _batched_while(
+    t: Tracer, p: Mapping[str, Any], for_test: list[ArrayValue], for_body: list[ArrayValue]
+) -> tuple[Block, Block]:
     """Return the test and the body of a `while` under `vmap`.
 
     The loop runs while the test of any entry of the batch is true. Entries whose test is false keep their carries.
@@ -55,7 +59,7 @@ def _batched_while(t: Tracer, p: Any, for_test: list[ArrayValue], for_body: list
     return blocks[0], blocks[1]
 
 
-def _cond(t: Tracer, e: Any, operands: list[ArrayValue]) -> list[ArrayValue]:
+def _cond(t: Tracer, e: Equation, operands: list[ArrayValue]) -> list[ArrayValue]:
     chosen, branches = operands[0], e.params["branches"]
     if chosen.constant is not None:  # such as the platform
         return t.inline(branches[min(max(int(chosen.constant), 0), len(branches) - 1)], operands[1:])
@@ -65,7 +69,7 @@ def _cond(t: Tracer, e: Any, operands: list[ArrayValue]) -> list[ArrayValue]:
     return t.emit_many("cond", [chosen], _types(e), branches)
 
 
-def _platform(t: Tracer, e: Any, operands: list[ArrayValue]) -> ArrayValue:
+def _platform(t: Tracer, e: Equation, operands: list[ArrayValue]) -> ArrayValue:
     """Return the number of the default branch of `jax.lax.platform_dependent`, or 0 if it has no default branch."""
     platforms = e.params["platforms"]
     others = [place for place, names in enumerate(platforms) if names is None]

@@ -3,9 +3,9 @@
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from jax.typing import ArrayLike
 
 from funcnet.export import host
 from funcnet.export.signature import narrowed
@@ -73,7 +73,7 @@ class Runner:
         got = ", ".join(f"{dtype}{list(shape)}" for shape, dtype in given)
         raise ValueError(f"wasm: the inputs have other shapes or dtypes; expected {known}, got {got}.")
 
-    def __call__(self, *arrays: Any) -> tuple[np.ndarray, ...]:
+    def __call__(self, *arrays: ArrayLike) -> tuple[np.ndarray, ...]:
         """Run the module on arrays, and return its outputs. 64-bit numbers become 32-bit ones, as in JAX.
 
         Raises:

@@ -8,9 +8,11 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, Literal
+from jax.typing import ArrayLike, DTypeLike
 
-from funcnet.export.tracing import called_program
+from funcnet.export.tracing import Equation, called_program
 from funcnet.export.unsupported import EVERY_FORM, reason_for
 from funcnet.export.wasm.unsupported import DTYPES, UNSUPPORTED
 from funcnet.functional.platforms import default_program
@@ -61,12 +63,12 @@ class Tracer:
         self.rules, self.scope, self.layer = rules, scope, scope
         self.operations: list[Operation] = []
 
-    def fresh(self, aval: Any, what: str) -> ArrayValue:
+    def fresh(self, aval: ShapedArray, what: str) -> ArrayValue:
         """Return a new value whose numbers are not known at export."""
         dtype = self.dtype(aval, what)
         return ArrayValue(tuple(int(n) for n in aval.shape), dtype)
 
-    def dtype(self, aval: Any, what: str) -> np.dtype:
+    def dtype(self, aval: ShapedArray, what: str) -> np.dtype:
         """Return the dtype of an array, or raise ValueError if the dtype is not supported."""
         if str(aval.dtype).startswith("key<"):
             raise ValueError(_unsupported("random_bits", self.layer))
@@ -79,7 +81,7 @@ class Tracer:
         return np.dtype(aval.dtype)
 
     def emit(
-        self, name: str, operands: Sequence[ArrayValue], shape: Sequence[int], dtype: Any, **settings: Any
+        self, name: str, operands: Sequence[ArrayValue], shape: Sequence[int], dtype: DTypeLike, **settings: Any
     ) -> ArrayValue:
         """Append an operation with one result, and return the result."""
         return self.emit_many(name, operands, [(tuple(shape), np.dtype(dtype))], **settings)[0]
@@ -126,11 +128,11 @@ class Tracer:
         inputs = [inside.fresh(v.aval, "a value of a loop") for v in closed.jaxpr.invars[len(constants) :]]
         return needed(Block(inputs, inside.operations, inside.inline(closed, [*constants, *inputs])))
 
-    def _constant(self, array: Any) -> ArrayValue:
+    def _constant(self, array: ArrayLike) -> ArrayValue:
         self.dtype(jax.typeof(array), "a constant")
         return ArrayValue.of(array)
 
-    def _equation(self, equation: Any, operands: list[ArrayValue]) -> Sequence[ArrayValue]:
+    def _equation(self, equation: Equation, operands: list[ArrayValue]) -> Sequence[ArrayValue]:
         name = equation.primitive.name
         inner = None if name in self.rules else default_program(equation) or called_program(equation)
         if inner is not None:
@@ -151,7 +153,7 @@ class Tracer:
         results = self.rules[name](self, equation, operands)
         return [results] if isinstance(results, ArrayValue) else results
 
-    def _folded(self, equation: Any, operands: list[ArrayValue]) -> list[ArrayValue] | None:
+    def _folded(self, equation: Equation, operands: list[ArrayValue]) -> list[ArrayValue] | None:
         """Compute the results of an equation at export, and return them as constants.
 
         Return None if an operand is unknown at export, or if the results are much larger than the operands.

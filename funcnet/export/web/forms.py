@@ -11,16 +11,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from tokenizers import Tokenizer
 
-from funcnet import text
+from funcnet import nn, text
 from funcnet.files import read_json
 from funcnet.heads import HEADS, Head, open_head, read_settings
 from funcnet.heads.entities import spell_entities
 from funcnet.heads.windows import Spans
 from funcnet.models import bert
+from funcnet.tree import Params, State
 
 __all__ = ["TASKS", "Form", "open_form"]
 
@@ -105,7 +107,7 @@ def _form(
     function: Callable[..., Any],
     tokenizer: Tokenizer,
     facts: dict[str, Any],
-    params: Any,
+    params: Mapping[str, Any],
     lengths: Sequence[int] | None,
 ) -> Form:
     positions = config.max_position_embeddings
@@ -149,11 +151,13 @@ def _facts(head: Head) -> dict[str, Any]:
     }
 
 
-def _fill_mask(net: Any, params: Any, state: Any) -> Callable[..., Any]:
+def _fill_mask(net: nn.Module, params: Params, state: State) -> Callable[..., Any]:
     """Return a function that computes the logits (1, S, V) of only the tokens at `masked_positions` (S,)."""
     encoder, cls = (net.subtree(name, params, state) for name in ("bert", "cls"))
 
-    def logits(input_ids: Any, attention_mask: Any, token_type_ids: Any, masked_positions: Any) -> Any:
+    def logits(
+        input_ids: jax.Array, attention_mask: jax.Array, token_type_ids: jax.Array, masked_positions: jax.Array
+    ) -> Any:
         (hidden, *_), _ = net.bert.apply(*encoder, input_ids, attention_mask, token_type_ids)
         return net.cls.apply(*cls, jnp.take(hidden, masked_positions, axis=1))[0].astype(jnp.float32)
 
@@ -166,10 +170,10 @@ def _answers(head: Head, tokenizer: Tokenizer) -> Callable[..., Callable[..., An
     The output is (1, C), (1, T, C) for tags of words, (1, T, 2) for answers, or (1,) for a choice.
     """
 
-    def of(net: Any, params: Any, state: Any) -> Callable[..., Any]:
+    def of(net: nn.Module, params: Params, state: State) -> Callable[..., Any]:
         forward = head.forward(net, tokenizer)
 
-        def logits(input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
+        def logits(input_ids: jax.Array, attention_mask: jax.Array, token_type_ids: jax.Array) -> Any:
             batch = {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids}
             return forward(params, state, batch)
 
@@ -178,13 +182,13 @@ def _answers(head: Head, tokenizer: Tokenizer) -> Callable[..., Callable[..., An
     return of
 
 
-def _similarity(net: Any, params: Any, state: Any) -> Callable[..., Any]:
+def _similarity(net: nn.Module, params: Params, state: State) -> Callable[..., Any]:
     """Return a function that computes the mean of the hidden states (1, D), divided by its Euclidean norm.
 
     The package sentence-transformers computes the same vector.
     """
 
-    def vector(input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
+    def vector(input_ids: jax.Array, attention_mask: jax.Array, token_type_ids: jax.Array) -> Any:
         (hidden, *_), _ = net.apply(params, state, input_ids, attention_mask, token_type_ids)
         shown = attention_mask[:, :, None].astype(jnp.float32)
         mean = jnp.sum(hidden * shown, axis=1) / jnp.sum(shown, axis=1)

@@ -91,7 +91,7 @@ def _filled(filling: Mapping[str, str]) -> bytes:
     return re.sub(r"\{\{(\w+)\}\}", lambda found: filling[found[1]], _file("page.html")).encode()
 
 
-def _inside_script(data: Any) -> str:
+def _inside_script(data: object) -> str:
     """Return data as JSON without any "<", so that no text can end the script element around the JSON."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c")

@@ -5,7 +5,7 @@ tokenizer itself, which is tested on all 1,112,064 characters.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -67,7 +67,7 @@ def tokenizer_data(tokenizer: Tokenizer) -> dict[str, Any]:
     }
 
 
-def _require_bert(tokenizer: Tokenizer, settings: Any) -> None:
+def _require_bert(tokenizer: Tokenizer, settings: Mapping[str, Any]) -> None:
     """Raise ValueError unless `tokenizer.js` supports all parts of the tokenizer."""
     for part, kind in (("model", "WordPiece"), ("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer")):
         found = (settings[part] or {}).get("type")

@@ -13,7 +13,7 @@ LARGEST = 1e37  # bound of labels that are numbers, because they are learned in 
 EXACT = 2**53  # floats below are exact if they are integers
 
 
-def as_class(where: str, value: Any) -> str:
+def as_class(where: str, value: object) -> str:
     """Convert a label to the name of a class. A label that is null, NaN, empty or blank is missing. A number without
     a fraction has one name: 7 and 7.0 in JSON are the class 7.
 
@@ -33,7 +33,7 @@ def as_class(where: str, value: Any) -> str:
     return name
 
 
-def as_classes(where: str, value: Any, separator: str | None) -> str | tuple[str, ...]:
+def as_classes(where: str, value: object, separator: str | None) -> str | tuple[str, ...]:
     """Convert a label to the name of a class. A list, or a cell that is split at `separator`, becomes a tuple of names.
 
     >>> as_classes("a.csv, line 3", "fast | fine", "|")

@@ -188,7 +188,7 @@ class _Form:
     path: Path
     identity: str = ""  # id of the question
 
-    def take(self, holder: Any, name: str, kind: type, where: str) -> Any:
+    def take(self, holder: object, name: str, kind: type, where: str) -> Any:
         value = holder.get(name) if isinstance(holder, dict) else None
         if type(value) is not kind:
             got = f"{value!r:.60}" if isinstance(holder, dict) and name in holder else f"{holder!r:.60}"
@@ -199,7 +199,7 @@ class _Form:
         return value
 
 
-def _question(form: _Form, paragraph: Any, number: int, qa: Any) -> Question:
+def _question(form: _Form, paragraph: dict[str, Any], number: int, qa: dict[str, Any]) -> Question:
     context = form.take(paragraph, "context", str, "a paragraph")
     where = f"question {number} of the context {context[:40]!r}"
     given = qa.get("id") if isinstance(qa, dict) else None

@@ -110,7 +110,7 @@ def read_text(path: Path) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def require_characters(path: Path, text: str, value: Any, line: int = 1) -> None:
+def require_characters(path: Path, text: str, value: object, line: int = 1) -> None:
     """Raise ValueError for JSON with half of a surrogate pair, such as `\\ud83d` alone, which UTF-8 cannot encode.
 
     Args:

@@ -68,7 +68,7 @@ def called(function: Any) -> str:
     return str(known or getattr(function, "__name__", function))
 
 
-def computes(function: Any, name: str) -> bool:
+def computes(function: Callable[..., Any], name: str) -> bool:
     """Return whether a function computes the same values as the activation with this name. The values are compared,
     because the same activation can be written in many ways.
 

@@ -360,7 +360,7 @@ def _generic(count: int) -> dict[int, str]:
     return {label: f"LABEL_{label}" for label in range(count)}
 
 
-def _label_names(id2label: Any) -> dict[int, Any]:
+def _label_names(id2label: Mapping[Any, Any] | None) -> dict[int, Any]:
     """Convert the `id2label` of a file. The keys, which JSON stores as strings, become integers, and names that are
     numbers, such as 0 and 1, become strings.
     """

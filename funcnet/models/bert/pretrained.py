@@ -21,10 +21,10 @@ from funcnet.models.loading import Naming, choose_layers, fill, read_arrays
 from funcnet.nn.core.state_dict import entries_of
 from funcnet.parallel import Layout
 from funcnet.quantization import refuse_int8
+from funcnet.tree import Tree
 
 __all__ = ["NAMING", "from_pretrained", "save_pretrained"]
 
-Tree = dict[str, Any]
 
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 NAMING = Naming(
@@ -133,7 +133,7 @@ def from_pretrained(
 
 
 def save_pretrained(
-    path: str | Path, model: Any, params: Tree, state: Tree, *, max_shard_size: int | None = None
+    path: str | Path, model: nn.Module, params: Tree, state: Tree, *, max_shard_size: int | None = None
 ) -> None:
     """Save a model as a directory that `from_pretrained` and the class of the same name in transformers can load.
 

@@ -13,7 +13,6 @@ Letters: V vocabulary, P rows of the position table, D width, K width of a head.
 """
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,10 +20,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from funcnet.models.bert.configuration import BertConfig
+from funcnet.tree import Tree
 
 __all__ = ["QUICK_START_RATES", "quick_start"]
 
-Tree = dict[str, Any]
 
 # Angles f per position. For a distance d, the mean of cos(f * d) over all f is 1 at d = 0 and below 0.45 for
 # 1 <= |d| < 128, so that a softmax can single out one position. With the usual powers of 1 / 10,000, it reaches 0.81.

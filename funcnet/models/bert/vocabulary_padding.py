@@ -3,17 +3,16 @@ faster, and the rows can be divided evenly over a mesh axis.
 """
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from funcnet import tree
 from funcnet.models.bert.configuration import BertConfig
+from funcnet.tree import Tree
 
 __all__ = ["pad_vocab", "unpad_vocab"]
 
-Tree = dict[str, Any]
 
 _ROWS = ("word_embeddings.weight", "predictions.bias")  # ends of the names of arrays that have one row per word
 

@@ -17,16 +17,15 @@ from funcnet import tree
 from funcnet.nn.core import inputs, overrides, owners, scratch
 from funcnet.nn.core.call import Call, Frame, Taps
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
-from funcnet.nn.core.parts import children, description_of, frame_of, join, leaves
+from funcnet.nn.core.parts import Node, children, description_of, frame_of, join, leaves
 from funcnet.nn.core.rebinding import REFERRING, Rebinder
 from funcnet.random import is_key
-
-Tree = dict[str, Any]
+from funcnet.tree import PyTree, Tree
 
 __all__ = ["assign_buffer", "bind", "computing", "put", "read_back", "run", "write_back"]
 
 
-def bind(module: Any, params: Tree, state: Tree, call: Call | None = None) -> Any:
+def bind(module: Node, params: Tree, state: Tree, call: Call | None = None) -> Any:
     """Return a copy of a module and its submodules that has the arrays of `params` and `state` in place of the leaves.
 
     If `call` is None, the copy gets a new `Call` in eval mode, without a random key and hooks. Such a copy is enough to
@@ -39,7 +38,13 @@ def bind(module: Any, params: Tree, state: Tree, call: Call | None = None) -> An
 
 
 def run(
-    module: Any, params: Tree, state: Tree, args: Any, kwargs: Any, call: Call, method: str | None = None
+    module: Node,
+    params: Tree,
+    state: Tree,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    call: Call,
+    method: str | None = None,
 ) -> tuple[Any, Tree, Taps]:
     """Run a module with the given params and state, and return (output, new state, captured outputs of submodules).
     Every computation of a net starts in this function.
@@ -74,7 +79,7 @@ class _Binder:
         self.stacks: dict[int, tuple[int, ...]] = {}
         self.referring: list[tuple[Any, str, Any]] = []  # (bound module, name, value) of what may refer to modules
 
-    def bind(self, module: Any, params: Tree, state: Tree, path: str, stacks: tuple[int, ...]) -> Any:
+    def bind(self, module: Node, params: Tree, state: Tree, path: str, stacks: tuple[int, ...]) -> Any:
         module = description_of(module)  # a module that forward created has bound children
         frame = Frame(module, path, self.call)
         if id(module) in self.made:
@@ -128,7 +133,7 @@ class _Binder:
         spec = self.call.training
         return spec[frame.name] if isinstance(spec, dict) else spec
 
-    def _same_stack(self, frame: Frame, part: Any, stacks: tuple[int, ...]) -> None:
+    def _same_stack(self, frame: Frame, part: Node, stacks: tuple[int, ...]) -> None:
         if self.stacks[id(part)] != stacks:
             raise ValueError(
                 f"{frame.where()}: a {type(part).__name__} is shared between the layers of a stack and a module "
@@ -136,7 +141,7 @@ class _Binder:
             )
 
 
-def _read(frame: Frame, given: Tree, kind: type, name: str, leaf: Any, stacks: tuple[int, ...]) -> Any:
+def _read(frame: Frame, given: Tree, kind: type, name: str, leaf: Parameter | Buffer, stacks: tuple[int, ...]) -> Any:
     what = "params" if kind is Parameter else "state"
     if name not in given:
         message = f"{frame.where()}: {what} has no {name!r}."
@@ -172,7 +177,7 @@ def _fits(shape: tuple[int, ...], expected: tuple[int, ...]) -> bool:
     )
 
 
-def _refuse_data(frame: Frame, what: str, name: str, value: Any) -> None:
+def _refuse_data(frame: Frame, what: str, name: str, value: object) -> None:
     """Raise TypeError if `forward` has assigned to `array.data`. JAX accepts an assignment to `data` and ignores it."""
     if "data" in getattr(value, "__dict__", ()):
         raise TypeError(
@@ -193,7 +198,7 @@ def _no_others(frame: Frame, given: Tree, kind: type, borrowed: set[str]) -> Non
             raise ValueError(f"{frame.where()}: {name!r} is a module; expected a dict, got {type(value).__name__}.")
 
 
-def assign_buffer(bound: Any, frame: Frame, name: str, value: Any) -> None:
+def assign_buffer(bound: Node, frame: Frame, name: str, value: object) -> None:
     """Carry out an assignment `self.<name> = value` inside `forward`.
 
     If `name` is a buffer, the new value becomes part of the state that `apply` returns. If `name` is no parameter,
@@ -242,14 +247,14 @@ def assign_buffer(bound: Any, frame: Frame, name: str, value: Any) -> None:
     frame.call.changed = True
 
 
-def put(bound: Any, name: str, value: Any) -> None:
+def put(bound: Node, name: str, value: object) -> None:
     """Set the parameter or buffer `name` of a bound module to `value`, in all modules that share this leaf."""
     frame = frame_of(bound)
     for module, its_name in frame.call.places[id(vars(frame.description)[name])]:
         vars(module)[its_name] = value
 
 
-def computing(bound: Any, run: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def computing(bound: Node, run: Callable[..., Any], /, *args: PyTree, **kwargs: object) -> Any:
     """Set the computed attributes of a bound module, such as a normalised weight, to their arrays, and then call
     `run(*args, **kwargs)`, a method of this module.
     """
@@ -264,7 +269,7 @@ def computing(bound: Any, run: Callable[..., Any], /, *args: Any, **kwargs: Any)
         own.update(before)
 
 
-def read_back(bound: Any, state: Tree) -> Tree:
+def read_back(bound: Node, state: Tree) -> Tree:
     """Return a dict like `state`, but with the present arrays of the buffers of a bound module and its submodules."""
     own = dict(leaves(bound, Buffer))
     return {
@@ -272,7 +277,7 @@ def read_back(bound: Any, state: Tree) -> Tree:
     }
 
 
-def write_back(bound: Any, state: Tree) -> None:
+def write_back(bound: Node, state: Tree) -> None:
     """Assign the arrays of `state` to the buffers of a bound module and its submodules."""
     own = dict(leaves(bound, Buffer))
     for name, value in state.items():

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from funcnet import tree
 from funcnet.nn.core.advice import advice
 from funcnet.nn.core.parameter import Computed
-from funcnet.nn.core.parts import join
+from funcnet.nn.core.parts import Node, join
+from funcnet.tree import PyTree
 
 Training = bool | Mapping[str, bool]
 Taps = dict[tuple[str, int], Any]
@@ -52,7 +53,7 @@ def _trace() -> Any:
 _EAGER = _trace()
 
 
-def _tapped(output: Any, tap: Any, number: int) -> tuple[Any, Any]:
+def _tapped(output: PyTree, tap: PyTree, number: int) -> tuple[Any, Any]:
     if tap is not None:
         output = jax.tree.map(lambda o, t: o if t is None else o + t, output, tap)
     return output, output
@@ -83,7 +84,7 @@ class Call:
     def __init__(
         self,
         training: Any = False,
-        rng: Any = None,
+        rng: jax.Array | None = None,
         hooks: Any = None,
         prefix: str = "",
         names: dict[int, str] | None = None,
@@ -111,14 +112,14 @@ class Call:
         self.changed = False  # whether a buffer was assigned
         self.places: dict[int, list[tuple[Any, str]]] = {}  # {id(leaf): [(bound module, the leaf's name)]}
 
-    def inner(self, prefix: str, rng: Any, taps: Taps) -> "Call":
+    def inner(self, prefix: str, rng: jax.Array | None, taps: Taps) -> "Call":
         """Return the `Call` for a child that runs as a pure function inside this call."""
         how = {"capture": self.capture, "taps": taps, "counts": self.counts, "look": self.look, "scope": self.scope}
         new = Call(self.training, rng, self.hooks, prefix, self.names, **how)
         new.running, new.ended = self.running, self.ended
         return new
 
-    def run(self, frame: "Frame", forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def run(self, frame: "Frame", forward: Callable[..., Any], *args: PyTree, **kwargs: object) -> Any:
         """Call `forward(*args, **kwargs)` of a bound module in a named scope.
 
         If `forward` raises an error, notes are added to the error: advice for code ported from torch, and the module's
@@ -142,7 +143,7 @@ class Call:
         finally:
             self.running = outer
 
-    def record(self, frame: "Frame", out: Any) -> Any:
+    def record(self, frame: "Frame", out: PyTree) -> Any:
         """Record the output if the outputs of the module are captured. Return the output of the module, which the
         function `look` may have changed.
         """
@@ -160,14 +161,14 @@ class Frame:
     `apply`.
     """
 
-    def __init__(self, description: Any, path: str, call: Call):
+    def __init__(self, description: Node, path: str, call: Call):
         self.description, self.path, self.call = description, path, call
         self.name = call.names.get(id(description), join(call.prefix, path))
         self.draws = itertools.count()  # numbers the keys that the module draws
         self.computed: dict[str, Computed] = {}
         self.missed: set[str] = set()  # the attributes that forward has looked for and that the module lacked
 
-    def slice(self, description: Any, name: str) -> "Frame":
+    def slice(self, description: Node, name: str) -> "Frame":
         """Return the frame for a slice, such as `self.layers[:3]`, of the container to which this frame belongs. The
         slice has the container's mode, but draws different random keys.
         """
@@ -200,7 +201,14 @@ class Frame:
 
 
 def outermost(
-    net: Any, where: str, inputs: Any, method: str | None, training: Training, rng: Any, hooks: Any, **further: Any
+    net: Any,
+    where: str,
+    inputs: tuple[Any, ...],
+    method: str | None,
+    training: Training,
+    rng: jax.Array | None,
+    hooks: Any,
+    **further: Any,
 ) -> Call:
     """Return the `Call` for an `apply` of an entire net. Name patterns in `training` and `hooks` are replaced by the
     names of the matching modules, and invalid arguments raise an error.
@@ -239,7 +247,7 @@ def outermost(
     return Call(training, rng, hooks, names=paths, **further)
 
 
-def require_key(rng: Any, where: str) -> None:
+def require_key(rng: object, where: str) -> None:
     """Raise TypeError if `rng` is neither None nor a single random key."""
     if rng is None:
         return

@@ -9,13 +9,15 @@ import jax.numpy as jnp
 from funcnet import tree
 from funcnet.nn.core import binding
 from funcnet.nn.core.call import Taps, call_name, outermost
+from funcnet.nn.core.parts import Node
+from funcnet.tree import Params, PyTree, State
 
 __all__ = ["capture", "capture_all", "capture_gradients"]
 
 Run = Callable[..., Any]
 
 
-def _capturing(net: Any, pattern: tree.Patterns, where: str) -> Callable[..., Any]:
+def _capturing(net: Node, pattern: tree.Patterns, where: str) -> Callable[..., Any]:
     """Return a function that runs the net and records the outputs of the modules that `pattern` selects.
 
     The function is `run(taps, params, state, inputs, kwargs) -> (out, state, {(name, number of the call): output})`.
@@ -23,7 +25,7 @@ def _capturing(net: Any, pattern: tree.Patterns, where: str) -> Callable[..., An
     names = [name for name, _ in net.named_modules()]
     chosen = frozenset(tree.select(pattern, names, covers=False, where=where))
 
-    def run(taps: Any, params: Any, state: Any, inputs: Any, kwargs: dict[str, Any]) -> Any:
+    def run(taps: PyTree, params: Params, state: State, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         kwargs = dict(kwargs)
         method = kwargs.pop("method", None)
         how = {name: kwargs.pop(name, default) for name, default in _HOW.items()}
@@ -48,7 +50,7 @@ def _by_name(values: Taps, where: str) -> dict[str, Any]:
 _HOW = {"training": False, "rng": None, "hooks": None}
 
 
-def capture(net: Any, pattern: tree.Patterns) -> Run:
+def capture(net: Node, pattern: tree.Patterns) -> Run:
     """Return a version of `apply` that also returns the outputs of the modules that `pattern` names.
 
     Args:
@@ -74,14 +76,14 @@ def capture(net: Any, pattern: tree.Patterns) -> Run:
     """
     run = _capturing(net, pattern, "nn.capture")
 
-    def captured(params: Any, state: Any, *inputs: Any, **kwargs: Any) -> Any:
+    def captured(params: Params, state: State, *inputs: PyTree, **kwargs: object) -> Any:
         out, new, outputs = run({}, params, state, inputs, kwargs)
         return out, new, _by_name(outputs, "nn.capture")
 
     return captured
 
 
-def capture_gradients(net: Any, pattern: tree.Patterns, loss: Callable[[Any], jax.Array]) -> Run:
+def capture_gradients(net: Node, pattern: tree.Patterns, loss: Callable[[Any], jax.Array]) -> Run:
     """Return a function that computes the gradients of a loss with respect to the outputs of modules.
 
     Args:
@@ -103,8 +105,8 @@ def capture_gradients(net: Any, pattern: tree.Patterns, loss: Callable[[Any], ja
     """
     run = _capturing(net, pattern, "nn.capture_gradients")
 
-    def gradients(params: Any, state: Any, *inputs: Any, **kwargs: Any) -> Any:
-        def value(taps: Any) -> jax.Array:
+    def gradients(params: Params, state: State, *inputs: PyTree, **kwargs: object) -> Any:
+        def value(taps: PyTree) -> jax.Array:
             return loss(run(taps, params, state, inputs, kwargs)[0])
 
         _, _, outputs = jax.eval_shape(lambda: run({}, params, state, inputs, kwargs))
@@ -114,7 +116,7 @@ def capture_gradients(net: Any, pattern: tree.Patterns, loss: Callable[[Any], ja
     return gradients
 
 
-def capture_all(net: Any, loss: Callable[[Any], jax.Array]) -> Run:
+def capture_all(net: Node, loss: Callable[[Any], jax.Array]) -> Run:
     """Return a function that computes the outputs and the gradients of all modules in one forward and backward pass.
 
     Args:
@@ -136,8 +138,8 @@ def capture_all(net: Any, loss: Callable[[Any], jax.Array]) -> Run:
     """
     run = _capturing(net, "**", "capture_all")
 
-    def captured(params: Any, state: Any, *inputs: Any, **kwargs: Any) -> Any:
-        def value(params: Any, taps: Any) -> Any:
+    def captured(params: Params, state: State, *inputs: PyTree, **kwargs: object) -> Any:
+        def value(params: Params, taps: PyTree) -> Any:
             out, new, outputs = run(taps, params, state, inputs, kwargs)
             return loss(out), (new, jax.tree.map(_number, outputs))
 
@@ -149,9 +151,9 @@ def capture_all(net: Any, loss: Callable[[Any], jax.Array]) -> Run:
     return captured
 
 
-def _tap(output: Any) -> Any:
+def _tap(output: PyTree) -> Any:
     return jnp.zeros(output.shape, output.dtype) if jnp.issubdtype(output.dtype, jnp.inexact) else None
 
 
-def _number(output: Any) -> Any:
+def _number(output: PyTree) -> Any:
     return output if hasattr(output, "dtype") or isinstance(output, bool | int | float | complex) else None

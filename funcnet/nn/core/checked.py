@@ -16,7 +16,8 @@ from jax.experimental import checkify
 
 from funcnet.nn.core.finite import FLAGS, PROBES, describe_broken, zeros_like
 from funcnet.nn.core.hooks import Hooks
-from funcnet.nn.core.parts import frame_of, values
+from funcnet.nn.core.parts import Node, frame_of, values
+from funcnet.tree import Params, PyTree, State
 
 __all__ = ["IndexRange", "checked", "checking_hooks"]
 
@@ -34,7 +35,7 @@ class IndexRange(NamedTuple):
     ignored: int | None = None  # an index that is allowed and ignored
 
 
-def checked(net: Any, loss: Callable[[Any], jax.Array] | None = None) -> Callable[..., Any]:
+def checked(net: Node, loss: Callable[[Any], jax.Array] | None = None) -> Callable[..., Any]:
     """Return a compiled `net.apply` that raises an error if a module gets an index out of range or creates a NaN. If a
     loss is given, the backward pass is checked too. The checks are slow, so use them for debugging.
 
@@ -78,26 +79,26 @@ def checked(net: Any, loss: Callable[[Any], jax.Array] | None = None) -> Callabl
     hooks = checking_hooks()
 
     @functools.partial(jax.jit, static_argnums=0)
-    def compiled(how: Any, params: Any, state: Any, arrays: Any) -> Any:
+    def compiled(how: tuple[Any, ...], params: Params, state: State, arrays: list[Any]) -> Any:
         structure, fixed, training, method = how
         rest = iter(arrays)
         leaves = [next(rest) if leaf is _ARRAY else leaf for leaf in fixed]
         inputs, kwargs = jax.tree.unflatten(structure, leaves)
         training = dict(training) if isinstance(training, tuple) else training
 
-        def run(params: Any, state: Any) -> Any:
+        def run(params: Params, state: State) -> Any:
             return net.apply(params, state, *inputs, training=training, method=method, hooks=hooks, **kwargs)
 
         step = None if loss is None else _step(net, loss, inputs, {**kwargs, "training": training, "method": method})
         return checkify.checkify(run)(params, state), step and step(params, state)
 
     def run(
-        params: Any,
-        state: Any,
-        *inputs: Any,
+        params: Params,
+        state: State,
+        *inputs: PyTree,
         training: bool | Mapping[str, bool] = False,
         method: str | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> Any:
         leaves, structure = jax.tree.flatten((inputs, kwargs))
         fixed = tuple(_ARRAY if hasattr(leaf, "dtype") else leaf for leaf in leaves)
@@ -119,18 +120,20 @@ def checked(net: Any, loss: Callable[[Any], jax.Array] | None = None) -> Callabl
     return run
 
 
-def _step(net: Any, loss: Callable[[Any], jax.Array], inputs: Any, kwargs: Any) -> Callable[[Any, Any], Any]:
+def _step(
+    net: Node, loss: Callable[[Any], jax.Array], inputs: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Callable[[Any, Any], Any]:
     """Return a function that runs the net forward and backward, and flags outputs and gradients that are not finite.
 
     The function is `step(params, state) -> (loss, gradients, state, (flags of outputs, flags of their gradients))`.
     """
 
-    def run(params: Any, probes: Any, state: Any) -> Any:
+    def run(params: Params, probes: PyTree, state: State) -> Any:
         out, state = net.apply({**params, PROBES: probes}, state, *inputs, **kwargs)
         flags = state.pop(FLAGS)
         return loss(out), (state, flags)
 
-    def step(params: Any, state: Any) -> Any:
+    def step(params: Params, state: State) -> Any:
         _, (_, flags) = jax.eval_shape(run, params, {}, state)
         (value, (state, forward)), (gradients, backward) = jax.value_and_grad(run, (0, 1), has_aux=True)(
             params, zeros_like(flags), state
@@ -150,7 +153,7 @@ def checking_hooks() -> Hooks:
     return hooks
 
 
-def _look(module: Any, args: Any, kwargs: Any, output: Any) -> None:
+def _look(module: Node, args: tuple[Any, ...], kwargs: dict[str, Any], output: PyTree) -> None:
     where = frame_of(module).where().replace("{", "{{").replace("}", "}}")
     found = _index_range(module, args, kwargs)
     if found is not None and found.indices.size:
@@ -173,7 +176,7 @@ def _look(module: Any, args: Any, kwargs: Any, output: Any) -> None:
     )
 
 
-def _nan(values: Any) -> jax.Array:
+def _nan(values: PyTree) -> jax.Array:
     """Return whether any floating array among the values contains NaN."""
     found = jnp.zeros((), bool)
     for leaf in jax.tree.leaves(values):
@@ -182,7 +185,7 @@ def _nan(values: Any) -> jax.Array:
     return found
 
 
-def _index_range(module: Any, args: Any, kwargs: Any) -> IndexRange | None:
+def _index_range(module: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> IndexRange | None:
     """Return the `IndexRange` of a module for the arguments of its call, or None if the module checks no indices."""
     if not hasattr(module, "index_range"):
         return None

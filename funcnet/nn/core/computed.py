@@ -16,27 +16,27 @@ import numpy as np
 from funcnet import tree
 from funcnet.nn.core import binding, state_dict
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
-from funcnet.nn.core.parts import LeafPlace, build, computed_of, description_of, join, values, walk
+from funcnet.nn.core.parts import LeafPlace, Node, build, computed_of, description_of, join, values, walk
+from funcnet.tree import Tree
 
-Tree = dict[str, Any]
 Result = tuple[Any, Tree, Tree]
 
 __all__ = ["each_layer", "layers_of", "place", "put_in", "take_out"]
 
 
-def place(module: Any, one: Computed) -> None:
+def place(module: Node, one: Computed) -> None:
     """Add a computed attribute to a module that has no parameter, buffer or child with the name of the attribute."""
     vars(module)[one.name] = one
 
 
-def layers_of(net: Any, path: str) -> tuple[int, ...]:
+def layers_of(net: Node, path: str) -> tuple[int, ...]:
     """Return the number of layers of each stack that contains the module at `path`, the outermost stack first."""
     segments = path.split(".")
     outer = [".".join(segments[:i]) for i, segment in enumerate(segments) if segment == tree.STACKED]
     return tuple(net.get_submodule(name).n for name in outer)
 
 
-def each_layer(whole: Any, path: str, run: Callable[[Any, tuple[int, ...]], Any]) -> Any:
+def each_layer(whole: Node, path: str, run: Callable[[Any, tuple[int, ...]], Any]) -> Any:
     """Call `run(bound module, index)` for the module with the dotted name `path`, once per layer if it is in a stack.
 
     The argument `whole` is the bound copy of the entire net, and `index` is the index of the layer in each stack.
@@ -62,21 +62,21 @@ def each_layer(whole: Any, path: str, run: Callable[[Any, tuple[int, ...]], Any]
     return None if results[0] is None else whole_of(tuple(results))
 
 
-def _copied(whole: Any) -> tuple[Any, dict[int, Any]]:
+def _copied(whole: Node) -> tuple[Any, dict[int, Any]]:
     """Return a copy of the description of a bound net, and a dict {id of a leaf of this copy: its array}."""
     memo: dict[int, Any] = {}
     net = copy.deepcopy(description_of(whole), memo)
     return net, {id(memo[id(place.leaf)]): place.value for place in walk(whole)}
 
 
-def _trees(net: Any, arrays: dict[int, Any]) -> Result:
+def _trees(net: Node, arrays: dict[int, Any]) -> Result:
     def pick(place: LeafPlace) -> jax.Array:
         return arrays[id(place.leaf)] if id(place.leaf) in arrays else state_dict.fresh(place)
 
     return net, build(net, Parameter, pick), build(net, Buffer, pick)
 
 
-def put_in(net: Any, name: str, params: Tree, state: Tree, change: Callable[[Any, str], None]) -> Result:
+def put_in(net: Node, name: str, params: Tree, state: Tree, change: Callable[[Any, str], None]) -> Result:
     """Copy the net, call `change(module, attribute)` on the copy, and initialise the leaves that `change` has added.
 
     Args:
@@ -95,7 +95,7 @@ def put_in(net: Any, name: str, params: Tree, state: Tree, change: Callable[[Any
 
 
 def take_out(
-    net: Any,
+    net: Node,
     name: str,
     params: Tree,
     state: Tree,

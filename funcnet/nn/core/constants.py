@@ -13,7 +13,7 @@ __all__ = ["Constant"]
 
 
 def _operation(name: str) -> Callable[..., Any]:
-    def operation(self: "Constant", *others: Any) -> Any:
+    def operation(self: "Constant", *others: object) -> Any:
         return getattr(self.value, name)(*(one.value if isinstance(one, Constant) else one for one in others))
 
     operation.__name__ = name

@@ -6,7 +6,10 @@ registry. If a part is registered as None or set to None, its name stays reserve
 
 import difflib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import jax
+import numpy as np
 
 from funcnet import tree
 from funcnet.nn.core import binding, notes, owners, scratch
@@ -15,8 +18,7 @@ from funcnet.nn.core.initialised import Clone
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
 from funcnet.nn.core.parts import Node, children, frame_of, join, leaves, reserve, reserved, walk
 from funcnet.nn.core.registries import Registry
-
-Tree = dict[str, Any]
+from funcnet.tree import Tree
 
 __all__ = ["Description", "is_torchs"]
 
@@ -25,10 +27,6 @@ class Description(Node):
     """The base class of `Module`, which registers parts and traverses the tree. `Module` adds methods such as `init`
     and `apply`.
     """
-
-    if TYPE_CHECKING:  # outside forward, a part is a description; inside, it is an array or a callable
-
-        def __getattr__(self, name: str) -> Any: ...
 
     # ------------------------------------------------------------------------------------------- registering parts
 
@@ -111,7 +109,7 @@ class Description(Node):
                 return kind, getattr(old, "persistent", True)
         return reserved(self).get(name, (None, True))
 
-    def __setstate__(self, values: Any) -> None:
+    def __setstate__(self, values: dict[str, Any] | tuple[Any, Any]) -> None:
         """Restore a copied or unpickled module, and record it as an owner of its parts."""
         values, slots = values if isinstance(values, tuple) else (values, None)
         for name, value in (slots or {}).items():
@@ -121,7 +119,7 @@ class Description(Node):
             if isinstance(value, (Node, Parameter, Buffer)):
                 owners.note(value, self, name)
 
-    def _register(self, name: str, value: Any, kind: type, persistent: bool = True) -> None:
+    def _register(self, name: str, value: object, kind: type, persistent: bool = True) -> None:
         if not isinstance(name, str):
             raise TypeError(
                 f"{type(self).__name__}: the name has the wrong type; expected a string, got {type(name).__name__}."
@@ -143,7 +141,9 @@ class Description(Node):
         """Add a parameter. If `param` is None, the name is reserved for a parameter."""
         self._register(name, param, Parameter)
 
-    def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
+    def register_buffer(
+        self, name: str, tensor: jax.Array | np.ndarray | Buffer | None, persistent: bool = True
+    ) -> None:
         """Add a buffer, given as an `nn.Buffer` or as its initial array. If `tensor` is None, the name is reserved.
 
         Inside forward, this method assigns the value to the buffer. If the module has no buffer of this name, or the
@@ -158,11 +158,11 @@ class Description(Node):
             tensor.persistent = persistent and tensor.persistent
         self._register(name, tensor, Buffer, persistent)
 
-    def add_module(self, name: str, module: Any) -> None:
+    def add_module(self, name: str, module: Node | None) -> None:
         """Add a child module. If `module` is None, the name is reserved for a module."""
         self._register(name, module, Description)
 
-    def register_module(self, name: str, module: Any) -> None:
+    def register_module(self, name: str, module: Node | None) -> None:
         """Add a child module. `register_module` and `add_module` do the same."""
         self.add_module(name, module)
 
@@ -293,7 +293,7 @@ class Description(Node):
             module = child
         return module
 
-    def set_submodule(self, target: str, module: Any, strict: bool = False) -> None:
+    def set_submodule(self, target: str, module: Node, strict: bool = False) -> None:
         """Set the submodule with the dotted name `target`. With `strict=True`, a module of this name must already
         exist.
 
@@ -341,13 +341,13 @@ class Description(Node):
         return self._get_leaf(target, Buffer)
 
 
-def is_torchs(value: Any) -> bool:
+def is_torchs(value: object) -> bool:
     """Return whether the value is a module or a parameter of torch, without importing torch."""
     names = {f"{kind.__module__}.{kind.__name__}" for kind in type(value).__mro__}
     return not names.isdisjoint(("torch.nn.modules.module.Module", "torch.nn.parameter.Parameter"))
 
 
-def _items(value: Any) -> Any:
+def _items(value: object) -> Any:
     """Return the items of a list or tuple, or the values of a dict. For an object of any other type, return ()."""
     return value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
 

@@ -2,10 +2,9 @@
 
 import html as escape
 import itertools
-from typing import Any
 
 from funcnet.nn.core.parameter import Buffer
-from funcnet.nn.core.parts import children, computed_of, is_stack, leaves, slots
+from funcnet.nn.core.parts import Node, children, computed_of, is_stack, leaves, slots
 
 __all__ = ["html", "text"]
 
@@ -15,12 +14,12 @@ def _indent(block: str) -> str:
     return "\n".join([first, *("  " + line for line in rest)])
 
 
-def _name(module: Any) -> str:
+def _name(module: Node) -> str:
     marks = {one.mark for one in computed_of(module).values()}
     return "".join(marks) + getattr(module, "_get_name", lambda: type(module).__name__)()
 
 
-def text(module: Any) -> str:
+def text(module: Node) -> str:
     """Return torch's `repr`: the class and the text of `extra_repr`, then each child on its own indented lines."""
     extra = module.extra_repr()
     rows = [_indent(f"({label}): {block}") for label, block in _rows(module)]
@@ -30,7 +29,7 @@ def text(module: Any) -> str:
     return f"{_name(module)}(\n  {body}\n)"
 
 
-def _rows(module: Any) -> list[tuple[str, str]]:
+def _rows(module: Node) -> list[tuple[str, str]]:
     """Return (name, `repr`) for each child of a module. `ModuleList` and `Repeat` show equal neighbours as one row,
     such as "(0-2): 3 x Linear(…)".
     """
@@ -46,14 +45,14 @@ def _rows(module: Any) -> list[tuple[str, str]]:
     return rows
 
 
-def html(module: Any) -> str:
+def html(module: Node) -> str:
     """Return HTML with one <details> element per module, which lists the leaves and their shapes. Frozen parameters are
     marked.
     """
     return f'<div style="font-family:monospace">{_details("", module, True)}</div>'
 
 
-def _details(name: str, module: Any, is_open: bool) -> str:
+def _details(name: str, module: Node, is_open: bool) -> str:
     title = escape.escape(f"{_name(module)}({module.extra_repr()})")
     label = f"<b>{escape.escape(name)}</b>: {title}" if name else title
     rows = []

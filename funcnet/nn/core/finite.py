@@ -17,6 +17,8 @@ import numpy as np
 from funcnet.nn.core import binding
 from funcnet.nn.core.call import Taps, call_name, outermost
 from funcnet.nn.core.inputs import arrays
+from funcnet.nn.core.parts import Node
+from funcnet.tree import Params, PyTree, State
 
 __all__ = ["FLAGS", "PROBES", "describe_broken", "flagged_apply", "lift", "lower", "zeros_like"]
 
@@ -25,7 +27,13 @@ FLAGS = "@flags"
 
 
 def flagged_apply(
-    net: Any, params: Any, state: Any, inputs: Any, kwargs: Any, method: str | None, **how: Any
+    net: Node,
+    params: Params,
+    state: State,
+    inputs: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    method: str | None,
+    **how: Any,
 ) -> tuple[Any, Any]:
     """Run a net, and return flags for the outputs that are not finite. `net.apply` calls this function if `params`
     contains `PROBES`.
@@ -118,7 +126,7 @@ def _same_end(calls: list[Any], inner: int, outer: int) -> bool:
     )
 
 
-def _look(output: Any, probe: Any, number: int) -> tuple[Any, jax.Array]:
+def _look(output: PyTree, probe: jax.Array, number: int) -> tuple[Any, jax.Array]:
     """Attach a probe to the output of a module call. Return the output and [flag, number], in which the flag is 1 if
     the output is not finite, else 0.
     """
@@ -148,7 +156,7 @@ def _probed_backward(_: None, gradient: jax.Array) -> tuple[jax.Array, jax.Array
 _probed.defvjp(_probed_forward, _probed_backward)
 
 
-def _is_floating(leaf: Any) -> bool:
+def _is_floating(leaf: object) -> bool:
     return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.inexact)
 
 

@@ -11,12 +11,12 @@ from typing import Any
 from funcnet.nn.core import binding
 from funcnet.nn.core.call import Call, Frame, outermost
 from funcnet.nn.core.inputs import EvalMode, arrays
-from funcnet.nn.core.parts import children, frame_of, join, leaves, walk
+from funcnet.nn.core.parts import Node, children, frame_of, join, leaves, walk
 
 __all__ = ["call_unbound"]
 
 
-def call_unbound(module: Any, args: Any, kwargs: Any) -> Any:
+def call_unbound(module: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a module that is not bound to a running `apply`, such as one that `forward` has just created.
 
     Raises:
@@ -42,7 +42,7 @@ def call_unbound(module: Any, args: Any, kwargs: Any) -> Any:
     return binding.run(module, {}, {}, arrays(args), arrays(kwargs), call)[0]
 
 
-def _joined(module: Any, call: Call, path: str, made: dict[int, Any]) -> Any:
+def _joined(module: Node, call: Call, path: str, made: dict[int, Any]) -> Any:
     """Bind a module that `forward` created to the running `apply`, and return the bound copy. Submodules that are
     already bound become children of this copy unchanged.
 

@@ -19,7 +19,8 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
 from funcnet import tree
-from funcnet.nn.core.parts import description_of
+from funcnet.nn.core.parts import Node, description_of
+from funcnet.tree import PyTree
 
 __all__ = ["OWN", "BoundHooks", "Hooks", "RemovableHandle"]
 
@@ -64,7 +65,7 @@ class RemovableHandle:
     def __enter__(self) -> "RemovableHandle":
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.remove()
 
 
@@ -191,7 +192,7 @@ class Hooks:
         return BoundHooks(own, everywhere)
 
 
-def _unflatten(hooks: tuple[_Hook, ...], _: Any) -> Hooks:
+def _unflatten(hooks: tuple[_Hook, ...], _: object) -> Hooks:
     new = Hooks()
     new.registered = hooks
     return new
@@ -206,7 +207,9 @@ class BoundHooks:
     def __init__(self, own: dict[str, list[_Hook]], everywhere: list[_Hook]):
         self.own, self.everywhere = own, everywhere
 
-    def run(self, module: Any, name: str, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def run(
+        self, module: Node, name: str, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """Call `forward(*args, **kwargs)` and the module's hooks, in the order of torch's `_call_impl`."""
         hooks = self.own.get(name, self.everywhere)
         if own := vars(module).get(OWN):  # they run after the global hooks and before the named ones
@@ -238,7 +241,7 @@ class BoundHooks:
             raise
 
 
-def _before(hook: _Hook, module: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+def _before(hook: _Hook, module: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
     new = hook.fn(module, args, kwargs) if hook.with_kwargs else hook.fn(module, args)
     if new is None:
         return args, kwargs
@@ -251,7 +254,7 @@ def _before(hook: _Hook, module: Any, args: Any, kwargs: Any) -> tuple[Any, Any]
     return new
 
 
-def _after(hook: _Hook, module: Any, args: Any, kwargs: Any, result: Any) -> Any:
+def _after(hook: _Hook, module: Node, args: tuple[Any, ...], kwargs: dict[str, Any], result: PyTree) -> Any:
     new = hook.fn(module, args, kwargs, result) if hook.with_kwargs else hook.fn(module, args, result)
     return result if new is None else new
 
@@ -263,7 +266,7 @@ class _Barrier:
     run in the same trace, so the stored value belongs to that trace.
     """
 
-    def __init__(self, module: Any, name: str, hooks: list[_Hook]):
+    def __init__(self, module: Node, name: str, hooks: list[_Hook]):
         self.module, self.name = module, name
         self.before = [hook for hook in hooks if hook.kind == _BACKWARD_PRE]
         self.after = [hook for hook in hooks if hook.kind == _BACKWARD]
@@ -286,7 +289,7 @@ class _Barrier:
             self.perturbed = [array.perturbed for array in arrays]
             return tuple(array.value for array in arrays), None
 
-        def backward(_: Any, gradients: Any) -> Any:
+        def backward(_: object, gradients: tuple[Any, ...]) -> Any:
             shown = [_dense(g) if is_asked else None for g, is_asked in zip(gradients, self.perturbed, strict=True)]
             changed = self._run_after(_spread(shown, floating, len(args)))
             return tuple(
@@ -297,7 +300,7 @@ class _Barrier:
         identity.defvjp(forward, backward, symbolic_zeros=True)
         return _put(args, floating, identity(*(args[i] for i in floating)))
 
-    def outputs(self, result: Any) -> Any:
+    def outputs(self, result: PyTree) -> Any:
         """Pass the output of a module through the identity function that runs the full backward pre-hooks."""
         if not self.before and not self.after:
             return result
@@ -316,7 +319,7 @@ class _Barrier:
         def identity(*arrays: Any) -> Any:
             return arrays
 
-        def backward(_: Any, gradients: Any) -> Any:
+        def backward(_: object, gradients: tuple[Any, ...]) -> Any:
             used = [None if isinstance(gradient, SymbolicZero) else gradient for gradient in gradients]
             shown = self._run_before(_spread(used, floating, len(results)))
             return tuple(shown[i] for i in floating)
@@ -349,7 +352,7 @@ class _Barrier:
         self.grad_output = None
         return grad_input
 
-    def _checked(self, hook: _Hook, new: Any, old: tuple[Any, ...], what: str) -> tuple[Any, ...]:
+    def _checked(self, hook: _Hook, new: object, old: tuple[Any, ...], what: str) -> tuple[Any, ...]:
         if new is None:
             return old
         new = tuple(new) if isinstance(new, tuple | list) else (new,)
@@ -374,7 +377,7 @@ def _floating(values: tuple[Any, ...]) -> list[int]:
     return [i for i, v in enumerate(values) if isinstance(v, jax.Array) and jnp.issubdtype(v.dtype, jnp.inexact)]
 
 
-def _dense(gradient: Any) -> Any:
+def _dense(gradient: jax.Array | SymbolicZero) -> Any:
     if not isinstance(gradient, SymbolicZero):
         return gradient
     aval: Any = gradient.aval

@@ -48,7 +48,7 @@ class Initialised:
         return self
 
     @data.setter
-    def data(self, array: Any) -> None:
+    def data(self, array: "jax.typing.ArrayLike | Initialised") -> None:
         if array is self:  # as after p.data *= 2
             return
         if isinstance(array, Initialised):
@@ -61,7 +61,7 @@ class Initialised:
         self._resize(jnp.shape(array), None)
         self.copy_(array)
 
-    def _resize(self, shape: tuple[int, ...], dtype: Any) -> None:
+    def _resize(self, shape: tuple[int, ...], dtype: jax.typing.DTypeLike | None) -> None:
         """Set the shape of this leaf to that of an array that is assigned to `data`, and also the dtype unless `dtype`
         is None. If this object is only a part of a leaf, nothing changes.
         """
@@ -79,7 +79,7 @@ class Initialised:
         """Return `whole`, the value of the entire leaf, with `value` in place of this part."""
         return value
 
-    def clone(self, *, memory_format: Any = None) -> "Clone":
+    def clone(self, *, memory_format: object = None) -> "Clone":
         """Return a copy with the same initial value, which can become a separate parameter or buffer."""
         return Clone(self)
 
@@ -126,10 +126,10 @@ class Initialised:
     def __len__(self) -> int:
         return self.size(0)
 
-    def __getitem__(self, index: Any) -> "_Part":
+    def __getitem__(self, index: int | slice | tuple[Any, ...] | jax.Array | None) -> "_Part":
         return _Part(self, index)
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: int | slice | tuple[Any, ...] | jax.Array | None, value: Any) -> None:
         if not (isinstance(value, _Part) and value.is_at(self, index)):  # as after p.data[0] *= 2
             self[index].copy_(value)
 
@@ -166,7 +166,7 @@ class Initialised:
     def __iter__(self) -> "Iterator[_Part]":
         return (self[i] for i in range(len(self)))
 
-    def copy_(self, array: Any) -> "Initialised":
+    def copy_(self, array: "jax.typing.ArrayLike | Initialised") -> "Initialised":
         """Set the initial value to `array`, broadcast to the shape of this leaf. If `array` is a leaf or a part of a
         leaf, copy the initial value that `array` has at the time of this call.
         """
@@ -187,13 +187,13 @@ class Initialised:
             self.init = Same(array)
         return self
 
-    def normal_(self, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> "Initialised":
+    def normal_(self, mean: float = 0.0, std: float = 1.0, *, generator: object = None) -> "Initialised":
         return initialisers.normal_(self, mean, std, generator)
 
-    def uniform_(self, a: float = 0.0, to: float = 1.0, *, generator: Any = None) -> "Initialised":
+    def uniform_(self, a: float = 0.0, to: float = 1.0, *, generator: object = None) -> "Initialised":
         return initialisers.uniform_(self, a, to, generator)
 
-    def bernoulli_(self, p: float = 0.5, *, generator: Any = None) -> "Initialised":
+    def bernoulli_(self, p: float = 0.5, *, generator: object = None) -> "Initialised":
         self.init = functools.partial(bernoulli, p=p)
         return self
 
@@ -210,30 +210,30 @@ class Initialised:
         self.init = functools.partial(changed, before=self.init, function=function)
         return self
 
-    def mul_(self, other: Any) -> "Initialised":
+    def mul_(self, other: jax.typing.ArrayLike) -> "Initialised":
         return self._operate(operator.mul, other)
 
-    def div_(self, other: Any) -> "Initialised":
+    def div_(self, other: jax.typing.ArrayLike) -> "Initialised":
         return self._operate(operator.truediv, other)
 
-    def add_(self, other: Any, *, alpha: float = 1) -> "Initialised":
+    def add_(self, other: jax.typing.ArrayLike, *, alpha: float = 1) -> "Initialised":
         return self._operate(operator.add, other, alpha=alpha)
 
-    def sub_(self, other: Any, *, alpha: float = 1) -> "Initialised":
+    def sub_(self, other: jax.typing.ArrayLike, *, alpha: float = 1) -> "Initialised":
         return self._operate(operator.sub, other, alpha=alpha)
 
-    def clamp_(self, min: Any = None, max: Any = None) -> "Initialised":
+    def clamp_(self, min: jax.typing.ArrayLike | None = None, max: jax.typing.ArrayLike | None = None) -> "Initialised":
         return self.change(functools.partial(clamped, min=min, max=max))
 
     clip_ = clamp_
 
-    def clamp_min_(self, min: Any) -> "Initialised":
+    def clamp_min_(self, min: jax.typing.ArrayLike) -> "Initialised":
         return self.clamp_(min)
 
-    def clamp_max_(self, max: Any) -> "Initialised":
+    def clamp_max_(self, max: jax.typing.ArrayLike) -> "Initialised":
         return self.clamp_(max=max)
 
-    def pow_(self, exponent: Any) -> "Initialised":
+    def pow_(self, exponent: jax.typing.ArrayLike) -> "Initialised":
         return self._apply("power", exponent)
 
     def abs_(self) -> "Initialised":
@@ -281,15 +281,15 @@ class Initialised:
     def tril_(self, diagonal: int = 0) -> "Initialised":
         return self._apply("tril", diagonal)
 
-    def masked_fill_(self, mask: Any, value: Any) -> "Initialised":
+    def masked_fill_(self, mask: jax.typing.ArrayLike, value: jax.typing.ArrayLike) -> "Initialised":
         return self.change(functools.partial(filled, mask=mask, value=value))
 
-    def _operate(self, operate: Any, other: Any, alpha: float = 1) -> "Initialised":
+    def _operate(self, operate: Callable[..., Any], other: jax.typing.ArrayLike, alpha: float = 1) -> "Initialised":
         if isinstance(other, Initialised):
             raise _no_values(self, other)
         return self.change(functools.partial(operated, operate=operate, other=other, alpha=alpha))
 
-    def _apply(self, name: str, *args: Any) -> "Initialised":
+    def _apply(self, name: str, *args: jax.typing.ArrayLike) -> "Initialised":
         return self.change(functools.partial(named, name=name, args=args))
 
     __imul__, __itruediv__, __iadd__, __isub__ = mul_, div_, add_, sub_
@@ -299,7 +299,7 @@ def _moved(whole: jax.Array, *, source: Initialised, target: Initialised) -> jax
     return target.put(whole, jnp.broadcast_to(source.within(whole), target.size()))
 
 
-def _no_values(target: Any, source: Any) -> TypeError:
+def _no_values(target: object, source: Initialised) -> TypeError:
     return TypeError(
         f"{type(target).__name__}: a {type(source).__name__.strip('_')} describes an array and has no values here; "
         f"expected an array, got a description of shape {source.size()}. Compute with the arrays in params, after "
@@ -343,7 +343,7 @@ class _Portion(Initialised):
 class _Part(_Portion):
     """The part `leaf[index]` of a leaf. Initialising this part leaves the rest of the leaf unchanged."""
 
-    def __init__(self, leaf: Initialised, index: Any):
+    def __init__(self, leaf: Initialised, index: int | slice | tuple[Any, ...] | jax.Array | None):
         self._leaf, self._index = leaf, index
         whole = jax.ShapeDtypeStruct(leaf.size(), jnp.float32)
         self.shape = jax.eval_shape(lambda a: a[index], whole).shape
@@ -354,7 +354,7 @@ class _Part(_Portion):
     def put(self, whole: jax.Array, value: jax.Array) -> jax.Array:
         return self._leaf.put(whole, self._leaf.within(whole).at[self._index].set(value))
 
-    def is_at(self, leaf: Initialised, index: Any) -> bool:
+    def is_at(self, leaf: Initialised, index: int | slice | tuple[Any, ...] | jax.Array | None) -> bool:
         return self._leaf is leaf and self._index is index
 
     @property

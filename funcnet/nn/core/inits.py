@@ -9,13 +9,16 @@ of the source.
 import copy
 import functools
 from collections.abc import Callable
+from types import EllipsisType
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike, DTypeLike
 
 Init = Callable[[jax.Array, tuple[int, ...], Any], jax.Array]
+Index = int | slice | EllipsisType | jax.Array | np.ndarray | tuple[Any, ...] | None  # what selects a part of an array
 
 __all__ = ["Init", "NamedKey", "Same", "bernoulli", "changed", "clamped", "copied", "dtype_in_jax", "filled", "fixed",
            "in_part", "in_place", "named", "operated", "parts_in", "reshaped", "with_keys"]  # fmt: skip
@@ -45,7 +48,7 @@ class Same:
         self.source, self.init, self.shape = source, source.origin.init, source.origin.size()
         self.known: NamedKey | None = None
 
-    def __call__(self, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    def __call__(self, key: jax.Array, shape: tuple[int, ...], dtype: DTypeLike) -> jax.Array:
         """Return the initial value of the leaf that was copied (the source), drawn with the random key of the source.
         If the source is not in the net, its key is not known, and the value is drawn with `key`.
 
@@ -83,14 +86,14 @@ def with_keys(init: Any, known: Callable[[Any], NamedKey | None]) -> Any:
     return init
 
 
-def dtype_in_jax(dtype: Any) -> Any:
+def dtype_in_jax(dtype: DTypeLike) -> Any:
     """Return the dtype that JAX uses instead of `dtype`. If x64 is disabled, it is int32 for int64. The dtype of random
     keys does not change.
     """
     return jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
 
 
-def copied(value: Any, dtype: Any) -> jax.Array:
+def copied(value: ArrayLike, dtype: DTypeLike) -> jax.Array:
     """Return a copy of `value`, cast to `dtype` as torch's `copy_` does. If x64 is disabled in JAX, int64 becomes
     int32.
 
@@ -109,19 +112,26 @@ def copied(value: Any, dtype: Any) -> jax.Array:
     return jnp.array(value, narrow)
 
 
-def fixed(key: jax.Array, shape: tuple[int, ...], dtype: Any, *, array: Any) -> jax.Array:
+def fixed(key: jax.Array, shape: tuple[int, ...], dtype: DTypeLike, *, array: jax.Array | np.ndarray) -> jax.Array:
     """Return `array`, broadcast to `shape`, as the initial value."""
     wide = array.dtype if dtype_in_jax(array.dtype) == dtype else dtype
     return jnp.broadcast_to(copied(array, wide), shape)  # a copy: donating params must not delete `array`
 
 
-def changed(key: jax.Array, shape: tuple[int, ...], dtype: Any, *, before: Init, function: Any) -> jax.Array:
+def changed(
+    key: jax.Array,
+    shape: tuple[int, ...],
+    dtype: DTypeLike,
+    *,
+    before: Init,
+    function: Callable[[jax.Array], jax.Array],
+) -> jax.Array:
     """Draw an initial value with the init function `before`, and return `function(value)`."""
     return function(before(key, shape, dtype)).astype(dtype)
 
 
 def in_part(
-    key: jax.Array, shape: tuple[int, ...], dtype: Any, *, whole: Any, index: Any, part: Any, place: int = 1
+    key: jax.Array, shape: tuple[int, ...], dtype: DTypeLike, *, whole: Init, index: Index, part: Init, place: int = 1
 ) -> jax.Array:
     """Draw an initial value with the init function `whole`, and replace its part at `index` by a draw from the init
     `part`.
@@ -139,36 +149,38 @@ def parts_in(init: Any) -> int:
     return 0 if before is None else parts_in(before) + (init.func is in_part)
 
 
-def bernoulli(key: jax.Array, shape: tuple[int, ...], dtype: Any, *, p: float) -> jax.Array:
+def bernoulli(key: jax.Array, shape: tuple[int, ...], dtype: DTypeLike, *, p: float) -> jax.Array:
     """Draw an array whose entries are 1 with probability `p`, and 0 otherwise."""
     return jax.random.bernoulli(key, p, shape).astype(dtype)
 
 
-def reshaped(key: jax.Array, shape: tuple[int, ...], dtype: Any, *, init: Init, drawn: tuple[int, ...]) -> jax.Array:
+def reshaped(
+    key: jax.Array, shape: tuple[int, ...], dtype: DTypeLike, *, init: Init, drawn: tuple[int, ...]
+) -> jax.Array:
     """Draw a value of the shape `drawn`, and reshape it to `shape`."""
     return init(key, drawn, dtype).reshape(shape)
 
 
-def clamped(value: jax.Array, *, min: Any, max: Any) -> jax.Array:
+def clamped(value: jax.Array, *, min: ArrayLike | None, max: ArrayLike | None) -> jax.Array:
     """Return `value` with each entry limited to the range from `min` to `max`."""
     return jnp.clip(value, min, max)
 
 
-def filled(initial: jax.Array, *, mask: Any, value: Any) -> jax.Array:
+def filled(initial: jax.Array, *, mask: ArrayLike, value: ArrayLike) -> jax.Array:
     """Return `initial` with `value` at the positions at which `mask` is True."""
     return jnp.where(mask, jnp.asarray(value, initial.dtype), initial)
 
 
-def named(value: jax.Array, *, name: str, args: Any) -> jax.Array:
+def named(value: jax.Array, *, name: str, args: tuple[Any, ...]) -> jax.Array:
     """Return `jnp.<name>(value, *args)`."""
     return getattr(jnp, name)(value, *args)  # by name, because functions of jax.numpy cannot be pickled
 
 
-def operated(value: jax.Array, *, operate: Any, other: Any, alpha: float = 1) -> jax.Array:
+def operated(value: jax.Array, *, operate: Callable[..., jax.Array], other: ArrayLike, alpha: float = 1) -> jax.Array:
     """Return `operate(value, alpha * other)`, with `other` and `alpha` cast to the dtype of `value`."""
     return operate(value, jnp.asarray(other, value.dtype) * jnp.asarray(alpha, value.dtype))
 
 
-def in_place(whole: jax.Array, *, index: Any, function: Any) -> jax.Array:
+def in_place(whole: jax.Array, *, index: Index, function: Callable[[jax.Array], jax.Array]) -> jax.Array:
     """Return the array `whole` with `function` applied to its part at `index`."""
     return whole.at[index].set(function(whole[index]))

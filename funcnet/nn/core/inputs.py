@@ -8,12 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from funcnet.tree import PyTree
+
 __all__ = ["CONTAINERS", "EvalMode", "OutputAndState", "arrays", "warn_of_lost_changes"]
 
 CONTAINERS = (list, dict, set, deque)  # the plain containers that apply copies
 
 
-def arrays(given: Any) -> Any:
+def arrays(given: PyTree) -> Any:
     """Return arguments with JAX arrays in place of NumPy arrays, including those in plain lists, tuples and dicts.
 
     Without this conversion, `forward` could change the caller's NumPy array in place. While JAX traces, NumPy arrays of
@@ -48,7 +50,7 @@ class OutputAndState(_Pair):
 
     __slots__ = ()
 
-    def _refuse(self, *args: Any) -> NoReturn:
+    def _refuse(self, *args: object) -> NoReturn:
         raise TypeError(
             "apply returns the pair (output, state), which must be unpacked: y, state = net.apply(params, state, x)."
         )

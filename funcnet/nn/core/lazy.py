@@ -15,13 +15,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from funcnet import tree
 from funcnet.nn.core import binding
 from funcnet.nn.core.call import Call
 from funcnet.nn.core.inits import dtype_in_jax
 from funcnet.nn.core.parameter import Buffer, Parameter
-from funcnet.nn.core.parts import LeafPlace, build, join, leaves, walk
+from funcnet.nn.core.parts import LeafPlace, Node, build, join, leaves, walk
 
 __all__ = ["BiasShape", "abstract_run", "infer", "init_bias"]
 
@@ -41,7 +42,7 @@ class BiasShape(tuple[int, ...]):
         return new
 
 
-def init_bias(key: jax.Array, shape: Any, dtype: Any) -> jax.Array:
+def init_bias(key: jax.Array, shape: Any, dtype: DTypeLike) -> jax.Array:
     """Initialise a lazy bias from U(±1/√fan_in), as torch does for Linear and convolutions."""
     bound = 1 / math.sqrt(shape.fan_in) if shape.fan_in > 0 else 0.0
     return jax.random.uniform(key, tuple(shape), dtype, -bound, bound)
@@ -55,7 +56,9 @@ class _Watch:
     def __init__(self) -> None:
         self.shapes: dict[str, tuple[int, ...]] = {}
 
-    def run(self, module: Any, name: str, forward: Any, args: Any, kwargs: Any) -> Any:
+    def run(
+        self, module: Node, name: str, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         unknown = {leaf_name: leaf for leaf_name, leaf in leaves(module) if leaf.shape is None}
         if unknown and vars(module)[next(iter(unknown))].size == 0:
             for leaf_name, shape in module.lazy_shapes(*args, **kwargs).items():
@@ -65,7 +68,7 @@ class _Watch:
         return forward(*args, **kwargs)
 
 
-def infer(module: Any, args: Any, kwargs: Any) -> dict[str, tuple[int, ...]]:
+def infer(module: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     """Infer the shapes of the lazy leaves of a net in one abstract run in eval mode, and return {dotted name: shape}.
     After the run, call the method `settle()` of each module that has this method. If no leaf is lazy, return {} without
     a run.
@@ -80,7 +83,11 @@ def infer(module: Any, args: Any, kwargs: Any) -> dict[str, tuple[int, ...]]:
 
 
 def abstract_run(
-    module: Any, args: Any, kwargs: Any, method: str | None = None, dtype: Any = None
+    module: Node,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    method: str | None = None,
+    dtype: DTypeLike | None = None,
 ) -> tuple[dict[str, tuple[int, ...]], Any]:
     """Run a net in eval mode on shapes and dtypes, without computing arrays.
 

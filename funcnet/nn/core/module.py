@@ -24,7 +24,7 @@ from funcnet.nn.core.call import Training, outermost, refuse_unknown, require_ke
 from funcnet.nn.core.description import Description
 from funcnet.nn.core.finite import PROBES, flagged_apply
 from funcnet.nn.core.fresh import call_unbound
-from funcnet.nn.core.hooks import RemovableHandle
+from funcnet.nn.core.hooks import Hooks, RemovableHandle
 from funcnet.nn.core.inputs import OutputAndState, arrays
 from funcnet.nn.core.own_hooks import Hooked, hooked
 from funcnet.nn.core.parts import description_of, frame_of, leaves, values
@@ -34,8 +34,7 @@ from funcnet.nn.core.sharding import Sharded, anchored
 from funcnet.nn.core.snapshot import compared_by_description
 from funcnet.nn.core.start import restart, start
 from funcnet.nn.core.state_dict import Match
-
-Tree = dict[str, Any]
+from funcnet.tree import Params, PyTree, State, Tree
 
 __all__ = ["Module"]
 
@@ -86,7 +85,7 @@ class Module(Description, Hooked, Placed, Sharded, state_dict_hooks.LoadsStateDi
 
     _version = 1  # the version of the state_dict's layout, as in torch
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: object, **kwargs: object) -> Any:
         overrides.refuse_device(cls, kwargs)
         return super().__new__(cls)
 
@@ -99,7 +98,7 @@ class Module(Description, Hooked, Placed, Sharded, state_dict_hooks.LoadsStateDi
     # ----------------------------------------------------------------------------------------------- trees of values
 
     @compared_by_description
-    def init(self, rng: jax.Array, *example_inputs: Any, **kwargs: Any) -> tuple[Tree, Tree]:
+    def init(self, rng: jax.Array, *example_inputs: PyTree, **kwargs: object) -> tuple[Params, State]:
         """Initialise the arrays of this module.
 
         Args:
@@ -180,14 +179,14 @@ class Module(Description, Hooked, Placed, Sharded, state_dict_hooks.LoadsStateDi
     @compared_by_description
     def apply(
         self,
-        params: Any,
-        state: Tree | None = None,
-        *inputs: Any,
+        params: PyTree,
+        state: State | None = None,
+        *inputs: PyTree,
         training: Training = False,
         rng: jax.Array | None = None,
-        hooks: Any = None,
+        hooks: Hooks | None = None,
         method: str | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> Any:
         """Run `forward` as a pure function. With a single callable, `apply(fn)` calls it on every module, as in torch.
 
@@ -234,7 +233,7 @@ class Module(Description, Hooked, Placed, Sharded, state_dict_hooks.LoadsStateDi
         out, state, _ = binding.run(net, params, state, arrays(inputs), arrays(kwargs), call, method)
         return out, state
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: PyTree, **kwargs: object) -> Any:
         frame = frame_of(self)
         if frame is None:
             return call_unbound(self, args, kwargs)
@@ -364,7 +363,7 @@ class Module(Description, Hooked, Placed, Sharded, state_dict_hooks.LoadsStateDi
     # ----------------------------------------------------------------------------------------------------- displaying
 
     def summary(
-        self, *example_inputs: Any, training: Training = False, rng: jax.Array | None = None, **kwargs: Any
+        self, *example_inputs: PyTree, training: Training = False, rng: jax.Array | None = None, **kwargs: object
     ) -> summary.Summary:
         """Return the name, class, output, parameters, buffers, FLOPs and bytes of every module, from shapes alone.
 

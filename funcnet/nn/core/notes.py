@@ -14,6 +14,8 @@ from typing import Any
 import jax
 import jax.extend.core
 
+from funcnet.tree import PyTree
+
 __all__ = ["STARTED", "TRACED", "Notes", "is_abstract", "warn_of_change", "warn_of_init"]
 
 _concrete = getattr(jax.extend.core, "concrete_or_error", None) or jax.core.concrete_or_error
@@ -29,7 +31,7 @@ class Notes:
         for part in parts:
             self._known[id(part)] = part
 
-    def __contains__(self, part: Any) -> bool:
+    def __contains__(self, part: object) -> bool:
         return self._known.get(id(part)) is part
 
 
@@ -37,7 +39,7 @@ TRACED = Notes()  # modules and leaves whose net was traced by jax.jit
 STARTED = Notes()  # leaves whose values were made
 
 
-def is_abstract(tree: Any) -> bool:
+def is_abstract(tree: PyTree) -> bool:
     """Return whether a tree contains a value that is unknown during tracing, as under `jax.jit`."""
     for leaf in jax.tree.leaves(tree):
         if isinstance(leaf, jax.core.Tracer):
@@ -48,7 +50,7 @@ def is_abstract(tree: Any) -> bool:
     return False
 
 
-def warn_of_change(part: Any, name: str) -> None:
+def warn_of_change(part: object, name: str) -> None:
     """Warn that the attribute `name` of a module or leaf was changed, if `jax.jit` has already traced the net."""
     if part in TRACED:
         warnings.warn(
@@ -58,7 +60,7 @@ def warn_of_change(part: Any, name: str) -> None:
         )
 
 
-def warn_of_init(leaf: Any) -> None:
+def warn_of_init(leaf: object) -> None:
     """Warn that the init function of a leaf was changed, if the values of the leaf have already been made."""
     if leaf in STARTED:
         warnings.warn(

@@ -10,11 +10,12 @@ from funcnet import tree
 from funcnet.nn.core.lazy import abstract_run
 from funcnet.nn.core.parameter import Buffer, Parameter
 from funcnet.nn.core.parts import Node, build, description_of, frame_of, walk
+from funcnet.tree import PyTree
 
 __all__ = ["dry_run", "output_shape"]
 
 
-def output_shape(module: Any, *inputs: Any, method: str | None = None, **kwargs: Any) -> Any:
+def output_shape(module: Node, *inputs: PyTree, method: str | None = None, **kwargs: object) -> Any:
     """Return the shape that the module's output has in eval mode. The function computes only shapes and makes no
     arrays.
 
@@ -47,7 +48,7 @@ def output_shape(module: Any, *inputs: Any, method: str | None = None, **kwargs:
     return jax.tree.map(lambda leaf: tuple(np.shape(leaf)), output)
 
 
-def dry_run(module: Any, *inputs: Any, method: str | None = None, **kwargs: Any) -> Any:
+def dry_run(module: Node, *inputs: PyTree, method: str | None = None, **kwargs: object) -> Any:
     """Run a module inside a constructor, before its arrays exist. Return the output with zeros in place of arrays.
 
     The zeros have the shapes and dtypes that the output has in eval mode if the parameters have the inputs' dtype. The
@@ -93,13 +94,13 @@ def dry_run(module: Any, *inputs: Any, method: str | None = None, **kwargs: Any)
     return jax.tree.map(blank, output)
 
 
-def _check(module: Any, where: str) -> None:
+def _check(module: Node, where: str) -> None:
     if not isinstance(module, Node):
         got = f"the class {module.__name__}" if isinstance(module, type) else type(module).__name__
         raise TypeError(f"{where}: expected a module, such as nn.Linear(2, 2), got {got}.")
 
 
-def _abstract(value: Any) -> Any:
+def _abstract(value: PyTree) -> Any:
     """Return an input with a `jax.ShapeDtypeStruct` in place of each shape."""
     if type(value) is tuple and all(type(size) is int for size in value):
         return jax.ShapeDtypeStruct(value, jnp.float32)

@@ -13,8 +13,9 @@ from typing import Any
 import jax
 
 from funcnet.nn.core.absent import METHODS
+from funcnet.nn.core.call import Call
 from funcnet.nn.core.parameter import Parameter
-from funcnet.nn.core.parts import frame_of, walk
+from funcnet.nn.core.parts import Node, frame_of, walk
 
 __all__ = ["changes_mode", "honour_modes", "refuse_device", "refuse_ignored", "set_mode"]
 
@@ -54,7 +55,7 @@ def changes_mode(cls: type) -> bool:
     return not _defined(cls).isdisjoint(("train", "eval"))
 
 
-def set_mode(module: Any, mode: bool) -> Any:
+def set_mode(module: Node, mode: bool) -> Any:
     """Set the mode of a bound copy, and call `train(mode)` of each child. This implements `Module.train`."""
     frame = frame_of(module)
     if frame is None:
@@ -74,7 +75,7 @@ def set_mode(module: Any, mode: bool) -> Any:
     return module
 
 
-def honour_modes(bound: Any, call: Any) -> None:
+def honour_modes(bound: Node, call: Call) -> None:
     """Set the modes of a bound copy and its submodules by calling their `train` and `eval`, which may be overridden.
 
     If `call.training` is True, `train` of the bound copy is called, and if it is False, `eval`. If `call.training` is

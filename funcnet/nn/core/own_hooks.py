@@ -14,6 +14,7 @@ from typing import Any
 
 from funcnet.nn.core.hooks import OWN, BoundHooks, Hooks, RemovableHandle
 from funcnet.nn.core.parts import Node, frame_of, walk
+from funcnet.tree import PyTree
 
 __all__ = ["Hooked", "hooked"]
 
@@ -21,7 +22,7 @@ __all__ = ["Hooked", "hooked"]
 class _Own(Hooks):
     """The hooks that are registered on one module and stored in an attribute of this module."""
 
-    def __init__(self, module: Any):
+    def __init__(self, module: Node):
         self.module = module
 
     @property
@@ -29,7 +30,7 @@ class _Own(Hooks):
         return vars(self.module).get(OWN, ())
 
     @registered.setter
-    def registered(self, hooks: Any) -> None:
+    def registered(self, hooks: tuple[Any, ...]) -> None:
         setattr(self.module, OWN, hooks)
 
 
@@ -87,7 +88,7 @@ class Hooked:
         return own.register_full_backward_hook(name, hook, prepend)
 
 
-def hooked(hooks: Any, module: Any, name: str, forward: Callable[..., Any]) -> Callable[..., Any]:
+def hooked(hooks: Any, module: Node, name: str, forward: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that calls `forward` of a bound module, together with the hooks of the `apply` and the module's
     own hooks.
 
@@ -117,11 +118,19 @@ def hooked(hooks: Any, module: Any, name: str, forward: Callable[..., Any]) -> C
     return forward
 
 
-def _run(hooks: Any, module: Any, name: str, forward: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def _run(
+    hooks: Any,
+    module: Node,
+    name: str,
+    forward: Callable[..., Any],
+    /,
+    *args: PyTree,
+    **kwargs: object,
+) -> Any:
     return hooks.run(module, name, forward, args, kwargs)
 
 
-def _referred(hooks: Any) -> list[Any]:
+def _referred(hooks: tuple[Any, ...]) -> list[Any]:
     """Return the modules to which hook functions refer, as the `self` of a method or as a variable of a closure."""
     found: list[Any] = []
     for hook in hooks:
@@ -132,7 +141,7 @@ def _referred(hooks: Any) -> list[Any]:
     return [value for value in found if isinstance(value, Node)]
 
 
-def _is_outside(module: Any) -> bool:
+def _is_outside(module: Node) -> bool:
     """Return whether a module, to which a hook refers, is outside of the current run: it is not bound, but contains
     leaves or bound modules.
     """

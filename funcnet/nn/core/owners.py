@@ -11,22 +11,22 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-from funcnet.nn.core.parts import walk
+from funcnet.nn.core.parts import Node, walk
 
 __all__ = ["homes", "is_held", "note"]
 
 
-def note(part: Any, module: Any, name: str) -> None:
+def note(part: object, module: Node, name: str) -> None:
     """Record that `part`, a leaf or a module, is the attribute `name` of `module`."""
     vars(part).setdefault("_holders", _Holders()).add(module, name)
 
 
-def is_held(part: Any) -> bool:
+def is_held(part: object) -> bool:
     """Return whether any module has `part`, a leaf or a module, as an attribute."""
     return next(vars(part).get("_holders", _Holders()).of(part), None) is not None
 
 
-def homes(leaf: Any) -> list[str]:
+def homes(leaf: object) -> list[str]:
     """Return the first name of a shared leaf in every net that shares it: ["'embeddings.weight' (in Net)", …]."""
     found: dict[str, None] = {}
     for net in _nets(leaf):
@@ -36,7 +36,7 @@ def homes(leaf: Any) -> list[str]:
     return list(found)
 
 
-def _nets(leaf: Any) -> list[Any]:
+def _nets(leaf: object) -> list[Any]:
     """Return the outermost modules that contain the leaf."""
     tops, todo, seen = [], [leaf], {id(leaf)}
     while todo:
@@ -57,17 +57,17 @@ class _Holders:
     def __init__(self) -> None:
         self.links: tuple[tuple[weakref.ref[Any], str], ...] = ()
 
-    def add(self, module: Any, name: str) -> None:
+    def add(self, module: Node, name: str) -> None:
         alive = [(link, known) for link, known in self.links if link() is not None]
         self.links = (*alive, (weakref.ref(module), name))
 
-    def of(self, part: Any) -> Iterator[Any]:
+    def of(self, part: object) -> Iterator[Any]:
         for link, name in self.links:
             module = link()
             if module is not None and vars(module).get(name) is part:
                 yield module
 
-    def __deepcopy__(self, memo: Any) -> "_Holders":
+    def __deepcopy__(self, memo: dict[int, Any]) -> "_Holders":
         return _Holders()
 
     def __reduce__(self) -> Any:

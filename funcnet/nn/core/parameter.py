@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from funcnet.nn import init as initialisers
 from funcnet.nn.core import notes
@@ -22,6 +23,8 @@ from funcnet.nn.core.inits import Init, NamedKey, Same, copied, dtype_in_jax, fi
 from funcnet.random import is_key
 
 __all__ = ["Buffer", "Computed", "Init", "Parameter", "copied"]
+
+ShapeOrArray = int | Sequence[int] | jax.Array | np.ndarray | Initialised | None  # None: a shape that is not known yet
 
 _ARRAY = "The array is in the params that net.init returns."
 _VALUES = {
@@ -46,7 +49,7 @@ class _Leaf(Initialised):
         """Return the attributes of this leaf on which the compiled programs of the net depend, such as the dtype."""
         return [vars(self).get(name) for name in _FIELDS]
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if name == "requires_grad" and not isinstance(value, bool | np.bool_):
             raise TypeError(f"Parameter: requires_grad must be a bool; expected True or False, got {value!r:.40}.")
         if name == "init":
@@ -60,7 +63,7 @@ class _Leaf(Initialised):
         text = f"{type(self).__name__!r} object has no attribute {name!r}"
         raise AttributeError(f"{text}. It describes an array and has no values. {advice}" if advice else text)
 
-    def __init__(self, shape_or_array: Any, init: Init | None, dtype: Any):
+    def __init__(self, shape_or_array: Any, init: Init | None, dtype: DTypeLike | None):
         self.formerly: tuple[str, str] | None = None  # (the end of its name, the end of its former name)
         try:
             dtype is None or jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key) or np.dtype(dtype)
@@ -151,7 +154,7 @@ class _Leaf(Initialised):
             raise ValueError(f"init: the init of {name!r} returned shape {value.shape}; expected {shape}.")
         return value
 
-    def _resize(self, shape: tuple[int, ...], dtype: Any) -> None:
+    def _resize(self, shape: tuple[int, ...], dtype: DTypeLike | None) -> None:
         if shape != self.shape:
             self.shape = shape
         if dtype is not None and dtype != self.dtype:
@@ -182,7 +185,14 @@ class Parameter(_Leaf):
         ((3, 4), 12, True)
     """
 
-    def __init__(self, data: Any, init: Init | None = None, *, dtype: Any = None, requires_grad: bool = True):
+    def __init__(
+        self,
+        data: ShapeOrArray,
+        init: Init | None = None,
+        *,
+        dtype: DTypeLike | None = None,
+        requires_grad: bool = True,
+    ):
         super().__init__(data, init, dtype)
         if requires_grad and not jnp.issubdtype(self.dtype, jnp.inexact):
             raise TypeError(
@@ -215,7 +225,9 @@ class Buffer(Constant, _Leaf):
         True
     """
 
-    def __init__(self, data: Any, init: Init | None = None, *, persistent: bool = True, dtype: Any = None):
+    def __init__(
+        self, data: ShapeOrArray, init: Init | None = None, *, persistent: bool = True, dtype: DTypeLike | None = None
+    ):
         if init is None and not hasattr(data, "shape"):
             init = initialisers.zeros()
         super().__init__(data, init, dtype)
@@ -265,7 +277,7 @@ class Computed(Initialised):
     mark = ""  # the text before the module's class in `repr`
 
     def __init__(
-        self, name: str, source: Any, shape: tuple[int, ...], dtype: Any, leaves: Sequence[_Leaf] | None = None
+        self, name: str, source: Any, shape: tuple[int, ...], dtype: DTypeLike, leaves: Sequence[_Leaf] | None = None
     ):
         self.name, self.source, self.shape, self.dtype = name, source, shape, dtype
         self.leaves = (source,) if leaves is None else tuple(leaves)
@@ -292,7 +304,7 @@ class Computed(Initialised):
         `draw(leaf)` returns the initial value of a leaf.
         """
 
-    def assign(self, module: Any, value: Any) -> None:
+    def assign(self, module: Any, value: object) -> None:
         """Carry out the assignment of `value` to this attribute of `module`, outside of `forward`. Raise TypeError,
         unless a subclass overrides this method.
         """

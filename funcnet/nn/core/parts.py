@@ -11,12 +11,11 @@ bound copy.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from funcnet import tree
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
-
-Tree = dict[str, Any]
+from funcnet.tree import PyTree, Tree
 
 __all__ = [
     "LeafPlace",
@@ -44,6 +43,12 @@ class Node:
 
     A bound copy is equal to its description, so a dict whose keys are modules can be read inside `forward`.
     """
+
+    if TYPE_CHECKING:  # outside forward, a part is a description; inside, it is an array or a callable
+
+        def __getattr__(self, name: str) -> Any: ...
+
+        def __call__(self, *args: PyTree, **kwargs: object) -> Any: ...
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Node) and description_of(self) is description_of(other))
@@ -76,17 +81,17 @@ def join(*segments: str) -> str:
     return ".".join(s for s in segments if s)
 
 
-def frame_of(module: Any) -> Any:
+def frame_of(module: Node) -> Any:
     """Return the frame of a bound copy, or None for a description."""
     return vars(module).get("_frame")
 
 
-def set_frame(bound: Any, frame: Any) -> None:
+def set_frame(bound: Node, frame: object) -> None:
     """Store `frame` in the copy of a module, which makes the copy a bound module."""
     vars(bound)["_frame"] = frame
 
 
-def description_of(module: Any) -> Any:
+def description_of(module: Node) -> Any:
     """Return the description of a bound copy. If `module` is not bound, return `module` itself."""
     frame = frame_of(module)
     return module if frame is None else frame.description
@@ -95,7 +100,7 @@ def description_of(module: Any) -> Any:
 # ------------------------------------------------------------------------------------------------------ own parts
 
 
-def leaves(module: Any, *kinds: type) -> list[tuple[str, Any]]:
+def leaves(module: Node, *kinds: type) -> list[tuple[str, Any]]:
     """Return (name, leaf) for the parameters and then the buffers of one module, without its submodules. If `kinds` are
     given, return only the leaves of these classes.
     """
@@ -105,13 +110,13 @@ def leaves(module: Any, *kinds: type) -> list[tuple[str, Any]]:
     ]
 
 
-def computed_of(module: Any) -> dict[str, Computed]:
+def computed_of(module: Node) -> dict[str, Computed]:
     """Return {name: computed attribute} for one module, without its submodules."""
     own = vars(description_of(module))
     return {name: value for name, value in own.items() if isinstance(value, Computed)}
 
 
-def children(module: Any, layers: bool = False) -> list[tuple[str, Any]]:
+def children(module: Node, layers: bool = False) -> list[tuple[str, Any]]:
     """Return (name, child) for each child of a module. If the module is a bound copy, its children are bound too.
 
     A child under two names appears twice. If `layers` is True, the only child of a stack of n layers appears n times,
@@ -124,19 +129,19 @@ def children(module: Any, layers: bool = False) -> list[tuple[str, Any]]:
     return found
 
 
-def is_stack(module: Any) -> bool:
+def is_stack(module: Node) -> bool:
     """Return whether a module is a stack: its only child represents all layers, as in `nn.Repeat(…, scan=True)`."""
     return tree.STACKED in vars(description_of(module))
 
 
-def reserved(module: Any) -> dict[str, tuple[type, bool]]:
+def reserved(module: Node) -> dict[str, tuple[type, bool]]:
     """Return the attributes of a module that are None but reserved for a part, as {name: (class of the part, whether
     the part is persistent)}.
     """
     return vars(description_of(module)).get("_reserved", {})
 
 
-def reserve(module: Any, name: str, slot: tuple[type, bool] | None) -> None:
+def reserve(module: Node, name: str, slot: tuple[type, bool] | None) -> None:
     """Reserve the attribute `name` of a module for a part, `slot` = (class, is persistent). If `slot` is None, remove
     the reservation.
     """
@@ -148,7 +153,7 @@ def reserve(module: Any, name: str, slot: tuple[type, bool] | None) -> None:
         vars(module).pop("_reserved", None)
 
 
-def slots(module: Any) -> list[tuple[str, Any]]:
+def slots(module: Node) -> list[tuple[str, Any]]:
     """Return (name, child) for the children of a module, and (name, None) for names that are reserved for a child, in
     order.
     """
@@ -160,7 +165,7 @@ def slots(module: Any) -> list[tuple[str, Any]]:
 # --------------------------------------------------------------------------------------------------- the whole tree
 
 
-def walk(module: Any, *kinds: type, once: bool = True) -> Iterator[LeafPlace]:
+def walk(module: Node, *kinds: type, once: bool = True) -> Iterator[LeafPlace]:
     """Return an iterator over the leaves of a module and its submodules, as `LeafPlace`s in torch's order (parents
     first).
 
@@ -172,7 +177,7 @@ def walk(module: Any, *kinds: type, once: bool = True) -> Iterator[LeafPlace]:
     """
     seen: set[int] = set()
 
-    def visit(module: Any, path: str, stacks: tuple[int, ...]) -> Iterator[LeafPlace]:
+    def visit(module: Node, path: str, stacks: tuple[int, ...]) -> Iterator[LeafPlace]:
         seen.add(id(module))
         for name, leaf in leaves(module, *kinds):
             if not once or id(leaf) not in seen:
@@ -186,7 +191,7 @@ def walk(module: Any, *kinds: type, once: bool = True) -> Iterator[LeafPlace]:
     return visit(module, "", ())
 
 
-def build(module: Any, kind: type, value: Callable[[LeafPlace], Any]) -> Tree:
+def build(module: Node, kind: type, value: Callable[[LeafPlace], Any]) -> Tree:
     """Return a nested dict like params or state, with the entry `value(place)` for each leaf of the class `kind`.
 
     A shared leaf appears only under its first name. A module without leaves and children has an empty dict. If a module
@@ -194,7 +199,7 @@ def build(module: Any, kind: type, value: Callable[[LeafPlace], Any]) -> Tree:
     """
     seen: set[int] = set()
 
-    def one(module: Any, path: str, stacks: tuple[int, ...]) -> Tree:
+    def one(module: Node, path: str, stacks: tuple[int, ...]) -> Tree:
         seen.add(id(module))
         out: Tree = {}
         for name, leaf in leaves(module, kind):
@@ -209,7 +214,7 @@ def build(module: Any, kind: type, value: Callable[[LeafPlace], Any]) -> Tree:
     return one(module, "", ())
 
 
-def values(bound: Any) -> tuple[Tree, Tree]:
+def values(bound: Node) -> tuple[Tree, Tree]:
     """Return all arrays of a bound module, including shared ones, as the (params, state) for an `apply` of this module
     alone.
     """
@@ -220,7 +225,7 @@ def values(bound: Any) -> tuple[Tree, Tree]:
 # --------------------------------------------------------------------------------------------------------- copies
 
 
-def with_children(module: Any, parts: dict[str, Any]) -> Any:
+def with_children(module: Node, parts: dict[str, Any]) -> Any:
     """Return a shallow copy of a module in which the dict `parts`, {name: child or None}, replaces the children."""
     old = {name for name, _ in slots(module)}
     new = object.__new__(type(module))

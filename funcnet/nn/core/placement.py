@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from funcnet.nn.core import notes
 from funcnet.nn.core.parts import LeafPlace, frame_of, walk
@@ -20,7 +21,7 @@ __all__ = ["Placed"]
 class Placed:
     """A base class of `Module` with torch's methods for devices and dtypes. Each method returns the module itself."""
 
-    def to(self, *args: Any, **kwargs: Any) -> Any:
+    def to(self, *args: object, **kwargs: object) -> Any:
         """Change the dtype of the floating and complex leaves, if an argument gives a dtype. A device has no effect.
 
         Args:
@@ -55,7 +56,7 @@ class Placed:
         """Return the module itself. A description has no device."""
         return self
 
-    def cuda(self, device: Any = None) -> Any:
+    def cuda(self, device: object = None) -> Any:
         """Return the module itself. A description has no device."""
         return self
 
@@ -102,7 +103,7 @@ def _dtype_of(value: Any, where: str) -> Any:
         raise TypeError(f"{where}: expected a device, a dtype or an array, got {value!r:.60}.") from None
 
 
-def _cast(module: Any, where: str, dtype: np.dtype[Any], kind: Any = jnp.floating) -> Any:
+def _cast(module: Any, where: str, dtype: np.dtype[Any], kind: type = jnp.floating) -> Any:
     """Set `dtype` on all leaves of a module whose present dtype is a subtype of `kind`, such as floating. Inside
     `forward`, raise TypeError if the dtype of any leaf would change.
     """
@@ -122,7 +123,7 @@ def _cast(module: Any, where: str, dtype: np.dtype[Any], kind: Any = jnp.floatin
     return module
 
 
-def _refuse_change(places: list[LeafPlace], where: str, dtype: Any) -> None:
+def _refuse_change(places: list[LeafPlace], where: str, dtype: DTypeLike) -> None:
     for place in places:
         if place.value.dtype != dtype:
             raise TypeError(

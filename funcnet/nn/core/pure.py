@@ -9,15 +9,14 @@ import jax
 
 from funcnet.nn.core import binding
 from funcnet.nn.core.call import Taps
-from funcnet.nn.core.parts import frame_of, values
+from funcnet.nn.core.parts import Node, frame_of, values
 from funcnet.nn.core.rebinding import REFERRING, Rebinder
-
-Tree = dict[str, Any]
+from funcnet.tree import PyTree, Tree
 
 __all__ = ["pure_run", "recomputed", "remat", "take"]
 
 
-def remat(layer: Any, policy: Any = None) -> Any:
+def remat(layer: Node, policy: Callable[..., Any] | None = None) -> Any:
     """Return a copy of the layer that recomputes its activations in the backward pass, in place of storing them.
 
     Args:
@@ -48,26 +47,28 @@ def remat(layer: Any, policy: Any = None) -> Any:
     return changed
 
 
-def recomputed(bound: Any, forward: Callable[..., Any]) -> Callable[..., Any]:
+def recomputed(bound: Node, forward: Callable[..., Any]) -> Callable[..., Any]:
     """Return `forward` of a bound module, wrapped in `jax.checkpoint` if the module was made by `nn.remat`."""
     own = vars(bound)
     return functools.partial(_recompute, bound, own["_remat"]["policy"]) if "_remat" in own else forward
 
 
-def pure_run(bound: Any, method: str | None = None) -> Callable[..., Any]:
+def pure_run(bound: Node, method: str | None = None) -> Callable[..., Any]:
     """Return a function that runs a bound module as a pure function of arrays: ``run(params, state, rng, taps, args,
     kwargs) -> (out, state, captured outputs)``.
     """
     frame = frame_of(bound)
 
-    def run(params: Tree, state: Tree, rng: Any, taps: Taps, args: Any, kwargs: Any) -> Any:
+    def run(
+        params: Tree, state: Tree, rng: jax.Array | None, taps: Taps, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         call = frame.call.inner(frame.name, rng, taps)
         return binding.run(frame.description, params, state, args, kwargs, call, method)
 
     return run
 
 
-def take(bound: Any, old_state: Tree, result: tuple[Any, Tree, Taps]) -> Any:
+def take(bound: Node, old_state: Tree, result: tuple[Any, Tree, Taps]) -> Any:
     """Store the new state and the captured outputs of a pure run in the bound module and its `Call`. Return the output
     of the run.
     """
@@ -81,13 +82,13 @@ def take(bound: Any, old_state: Tree, result: tuple[Any, Tree, Taps]) -> Any:
     return out
 
 
-def _recompute(bound: Any, policy: Any, /, *args: Any, **kwargs: Any) -> Any:
+def _recompute(bound: Node, policy: Callable[..., Any] | None, /, *args: PyTree, **kwargs: object) -> Any:
     call = frame_of(bound).call
     rng = None if call.rng is None else bound.make_rng()
     inputs, structure = jax.tree.flatten((args, kwargs))
     arrays = {i: leaf for i, leaf in enumerate(inputs) if isinstance(leaf, jax.Array)}
 
-    def run(params: Tree, state: Tree, rng: Any, taps: Taps, arrays: dict[int, Any]) -> Any:
+    def run(params: Tree, state: Tree, rng: jax.Array | None, taps: Taps, arrays: dict[int, Any]) -> Any:
         given = jax.tree.unflatten(structure, [arrays.get(i, leaf) for i, leaf in enumerate(inputs)])
         return pure_run(bound, "forward")(params, state, rng, taps, *given)
 

@@ -38,7 +38,7 @@ class Rebinder:
         self.made = made
         self.copies: dict[int, Any] = {}  # {id(original): copy}
 
-    def copied(self, value: Any) -> Any:
+    def copied(self, value: object) -> Any:
         """Return a copy of a value, or the value itself if it is no container and refers to no module of `made`."""
         if isinstance(value, Node) and id(value) in self.made:
             return self.made[id(value)]
@@ -64,7 +64,7 @@ class Rebinder:
         self.copies[id(value)] = new
         return new
 
-    def refers(self, value: Any) -> bool:
+    def refers(self, value: object) -> bool:
         """Return whether a value refers to a module of `made`."""
         todo, seen = _referring([value]), set()
         while todo:
@@ -76,7 +76,7 @@ class Rebinder:
                 todo += _referring(_contents(one))
         return False
 
-    def _within(self, value: Any) -> Any:
+    def _within(self, value: object) -> Any:
         """Return a copy of a value that a tuple, a function or a module contains. A value that refers to no module of
         `made` is returned itself, even if it is a container.
         """
@@ -120,7 +120,7 @@ class Rebinder:
         vars(new).update(vars(value))
         return new
 
-    def _module(self, value: Any) -> Any:
+    def _module(self, value: object) -> Any:
         """Copy an unregistered module that refers to registered ones, such as [nn.Sequential(self.a, self.b)]."""
         new = self.copies[id(value)] = object.__new__(type(value))
         vars(new).update((name, self._within(item)) for name, item in vars(value).items())

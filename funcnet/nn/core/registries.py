@@ -28,7 +28,7 @@ class Registry(MutableMapping[str, Any]):
     (['weight', 'bias'], None)
     """
 
-    def __init__(self, module: Any, kind: type):
+    def __init__(self, module: Node, kind: type):
         self.module, self.kind = module, kind
 
     def _names(self) -> list[str]:
@@ -41,7 +41,7 @@ class Registry(MutableMapping[str, Any]):
             raise KeyError(name)
         return vars(self.module)[name]
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: object) -> None:
         if value is not None and name in self._names():
             setattr(self.module, name, value)
         elif self.kind is Node:

@@ -21,7 +21,7 @@ _ABSENT = object()
 _KEEP = "To keep a value for later calls, register a buffer in __init__: self.register_buffer({!r}, nn.Buffer(shape))."
 
 
-def assign(bound: Any, name: str, value: Any) -> None:
+def assign(bound: Node, name: str, value: object) -> None:
     """Set an attribute of a bound module, other than a buffer, for the rest of the `apply`.
 
     Raises:
@@ -47,7 +47,7 @@ def assign(bound: Any, name: str, value: Any) -> None:
     object.__setattr__(bound, name, value)
 
 
-def delete(bound: Any, name: str) -> bool:
+def delete(bound: Node, name: str) -> bool:
     """Delete an attribute that `forward` has set. Return False if `forward` has set no attribute of this name."""
     if (id(bound), name) not in frame_of(bound).call.scratch or name not in vars(bound):
         return False
@@ -55,7 +55,7 @@ def delete(bound: Any, name: str) -> bool:
     return True
 
 
-def missing(bound: Any, name: str) -> AttributeError:
+def missing(bound: Node, name: str) -> AttributeError:
     """Record that forward looked for an attribute that the bound module lacks, and return the error to raise."""
     frame_of(bound).missed.add(name)
     return AttributeError(

@@ -20,6 +20,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from funcnet.functional.context_mesh import CONTEXT
 from funcnet.nn.core.hooks import Hooks
+from funcnet.tree import PyTree
 
 __all__ = ["CONTEXT", "DATA", "FSDP", "TENSOR", "Rules", "Sharded", "anchored", "rules"]
 
@@ -41,7 +42,7 @@ def rules(axes: Mapping[str, Any]) -> Rules:
     return types.MappingProxyType({pattern: PartitionSpec(*entries) for pattern, entries in axes.items()})
 
 
-def anchored(hooks: Hooks | None, inputs: Any) -> Hooks | None:
+def anchored(hooks: Hooks | None, inputs: PyTree) -> Hooks | None:
     """Return the hooks of a call, and on a mesh a hook that fixes the sharding of the outputs of all modules.
 
     The mesh is the surrounding one. If it has no axis but `data` that the compiler shards (type Auto), the hooks are
@@ -60,7 +61,7 @@ def anchored(hooks: Hooks | None, inputs: Any) -> Hooks | None:
     rows = tuple(axis for axis in (FSDP, DATA) if axis in mesh.auto_axes)
     parts = CONTEXT if CONTEXT in mesh.auto_axes else None
 
-    def anchor(leaf: Any) -> Any:
+    def anchor(leaf: object) -> Any:
         if not isinstance(leaf, jax.core.Tracer) or leaf.ndim < 2 or leaf.shape[0] != count:
             return leaf
         is_sequence = parts is not None and leaf.ndim > 2 and leaf.shape[1] == length

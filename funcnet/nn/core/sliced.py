@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from jax.typing import DTypeLike
 from numpy.typing import NDArray
 
 from funcnet.nn.core.inits import copied
@@ -28,7 +29,7 @@ class SlicedArray:
                [4., 5.]], dtype=float32)
     """
 
-    def __init__(self, layers: Sequence[Any], stacks: tuple[int, ...], dtype: Any):
+    def __init__(self, layers: Sequence[Any], stacks: tuple[int, ...], dtype: DTypeLike):
         self._layers, self._stacks, self._dtype = layers, stacks, dtype
         self.shape: tuple[int, ...] = (*stacks, *layers[0].shape)
 

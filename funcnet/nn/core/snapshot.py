@@ -37,7 +37,7 @@ class _Descriptor:
     def __init__(self, function: Callable[..., Any]):
         self.function, self.__doc__ = function, function.__doc__
 
-    def __get__(self, module: Any, owner: type | None = None) -> Any:
+    def __get__(self, module: Node | None, owner: type | None = None) -> Any:
         return self.function if module is None else types.MethodType(_Function(self.function, module), module)
 
 
@@ -46,7 +46,7 @@ class _Function:
     contents when the functions were first compared.
     """
 
-    def __init__(self, function: Callable[..., Any], module: Any):
+    def __init__(self, function: Callable[..., Any], module: Node):
         functools.update_wrapper(self, function)
         self.module = module
 
@@ -72,7 +72,7 @@ class _Function:
         return isinstance(other, _Function) and self.__wrapped__ is other.__wrapped__ and self.key == other.key  # type: ignore[attr-defined]
 
 
-def _contents(module: Any) -> list[Any]:
+def _contents(module: Node) -> list[Any]:
     """Return a list of the names and values of all attributes of a net: those of its modules and leaves, and the items
     of plain lists, sets and dicts.
     """

@@ -15,15 +15,14 @@ from funcnet.nn.core import binding, notes
 from funcnet.nn.core.computed import each_layer, layers_of
 from funcnet.nn.core.inits import NamedKey
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
-from funcnet.nn.core.parts import LeafPlace, build, computed_of, frame_of, join, values, walk
+from funcnet.nn.core.parts import LeafPlace, Node, build, computed_of, frame_of, join, values, walk
 from funcnet.nn.core.state_dict import indexed
-
-Tree = dict[str, Any]
+from funcnet.tree import Tree
 
 __all__ = ["restart", "start"]
 
 
-def start(net: Any, rng: jax.Array, shapes: dict[str, tuple[int, ...]], given: dict[str, Any]) -> tuple[Tree, Tree]:
+def start(net: Node, rng: jax.Array, shapes: dict[str, tuple[int, ...]], given: dict[str, Any]) -> tuple[Tree, Tree]:
     """Return the initial (params, state) of a net.
 
     Args:
@@ -54,7 +53,7 @@ def start(net: Any, rng: jax.Array, shapes: dict[str, tuple[int, ...]], given: d
     return _start_computed(net, build(net, Parameter, one), build(net, Buffer, one), sources, given)
 
 
-def restart(net: Any, rng: jax.Array, values: Tree, patterns: tree.Patterns) -> Tree:
+def restart(net: Node, rng: jax.Array, values: Tree, patterns: tree.Patterns) -> Tree:
     """Return a copy of `values` with new initial values for the matching leaves. See `Module.reinit`."""
     flat = tree.flatten(values)
     chosen = tree.select(patterns, list(flat), where=f"{type(net).__name__}.reinit")
@@ -68,7 +67,7 @@ def restart(net: Any, rng: jax.Array, values: Tree, patterns: tree.Patterns) -> 
 class _Sources:
     """Finds the name and the random key of a leaf whose initial value another leaf copies."""
 
-    def __init__(self, net: Any, rng: jax.Array):
+    def __init__(self, net: Node, rng: jax.Array):
         self.net, self.rng = net, rng
 
     @functools.cached_property
@@ -99,7 +98,7 @@ class _Sources:
         contains it.
         """
 
-        def known(source: Any) -> NamedKey | None:
+        def known(source: Parameter | Buffer) -> NamedKey | None:
             if id(source) in self.computed:
                 raise ValueError(
                     f"init: {name!r} is a copy of {self.computed[id(source)]!r}, whose initial value is computed from "
@@ -120,7 +119,7 @@ class _Sources:
         return known
 
 
-def _start_computed(net: Any, params: Tree, state: Tree, sources: _Sources, given: Tree) -> tuple[Tree, Tree]:
+def _start_computed(net: Node, params: Tree, state: Tree, sources: _Sources, given: Tree) -> tuple[Tree, Tree]:
     """Return (params, state) in which every computed attribute starts with the initial value of its source.
 
     `given` maps dotted names of computed attributes to arrays, which replace the values that would be drawn.
@@ -133,7 +132,7 @@ def _start_computed(net: Any, params: Tree, state: Tree, sources: _Sources, give
     homes = {id(place.leaf): place for place in walk(whole)}
     drawn: dict[tuple[int, tuple[int, ...]], jax.Array] = {}  # tied attributes start equal, however they are computed
 
-    def known(leaf: Any, index: tuple[int, ...]) -> Any:
+    def known(leaf: Parameter | Buffer, index: tuple[int, ...]) -> Any:
         """Return the initial value that a leaf of the net already has, or None for a leaf of a different stack."""
         if id(leaf) not in homes:
             return None
@@ -143,7 +142,7 @@ def _start_computed(net: Any, params: Tree, state: Tree, sources: _Sources, give
     for path, one in places:
         name = join(path, one.name)
 
-        def begin(bound: Any, index: tuple[int, ...], one: Computed = one, name: str = name) -> None:
+        def begin(bound: Node, index: tuple[int, ...], one: Computed = one, name: str = name) -> None:
             single = indexed(name, index)
 
             def draw(leaf: Any) -> jax.Array:

@@ -21,12 +21,11 @@ from funcnet.nn.core import notes
 from funcnet.nn.core import state_dict_hooks as hooks
 from funcnet.nn.core.inits import dtype_in_jax
 from funcnet.nn.core.parameter import Buffer, Parameter, copied
-from funcnet.nn.core.parts import LeafPlace, build, children, description_of, is_stack, join, leaves, walk
+from funcnet.nn.core.parts import LeafPlace, Node, build, children, description_of, is_stack, join, leaves, walk
 from funcnet.nn.core.sliced import SlicedArray
 from funcnet.nn.core.torch_tensors import to_numpy
 from funcnet.random import is_key, wrap_keys
-
-Tree = dict[str, Any]
+from funcnet.tree import Tree
 
 __all__ = ["Entry", "Match", "disagreements", "dump", "entries_of", "fresh", "indexed", "load", "match", "restack"]
 
@@ -68,7 +67,7 @@ def indexed(path: str, index: tuple[int, ...]) -> str:
     return ".".join(str(next(numbers)) if s == tree.STACKED else s for s in path.split("."))
 
 
-def entries_of(module: Any) -> Iterator[Entry]:
+def entries_of(module: Node) -> Iterator[Entry]:
     """Return an iterator over the entries of a module's state_dict in torch's order: parameters, persistent buffers,
     children.
 
@@ -76,7 +75,7 @@ def entries_of(module: Any) -> Iterator[Entry]:
     """
     homes = {id(place.leaf): place.path for place in walk(module)}
 
-    def visit(inner: Any, path: str, layer: tuple[int, ...]) -> Iterator[Entry]:
+    def visit(inner: Node, path: str, layer: tuple[int, ...]) -> Iterator[Entry]:
         for name, leaf in leaves(inner):
             if getattr(leaf, "persistent", True):
                 yield Entry(join(path, name), homes[id(leaf)], layer, leaf, inner, name)
@@ -86,7 +85,7 @@ def entries_of(module: Any) -> Iterator[Entry]:
     return visit(module, "", ())
 
 
-def _as_torch(value: Any, leaf: Any) -> Any:
+def _as_torch(value: jax.Array | np.ndarray, leaf: Any) -> Any:
     """Return an array as a state_dict stores it. An array of an int64 leaf becomes int64, as in torch. JAX stores it as
     int32 if x64 is disabled. Random keys become their data, which are uint32.
     """
@@ -97,7 +96,7 @@ def _as_torch(value: Any, leaf: Any) -> Any:
     return value
 
 
-def dump(bound: Any, prefix: str = "") -> "OrderedDict[str, Any]":
+def dump(bound: Node, prefix: str = "") -> "OrderedDict[str, Any]":
     """Return the state_dict {name: array} of a bound module. As in torch, the dict has an attribute `_metadata` with
     the layout version of each module.
     """
@@ -105,7 +104,7 @@ def dump(bound: Any, prefix: str = "") -> "OrderedDict[str, Any]":
     metadata: OrderedDict[str, Any] = OrderedDict()
     values._metadata = metadata  # type: ignore[attr-defined]
 
-    def visit(module: Any, path: str, layer: tuple[int, ...]) -> None:
+    def visit(module: Node, path: str, layer: tuple[int, ...]) -> None:
         about = metadata[path[:-1]] = {"version": getattr(module, "_version", None)}  # `_version` is torch's name
         description = description_of(module)
         hooks.run(description, hooks.PRE, path, False)
@@ -123,14 +122,14 @@ def dump(bound: Any, prefix: str = "") -> "OrderedDict[str, Any]":
     return values
 
 
-def match(module: Any, sd: Mapping[str, Any]) -> Match:
+def match(module: Node, sd: Mapping[str, Any]) -> Match:
     """Compare the state_dict `sd` with a module. Return the names that `sd` lacks, the names that the module lacks, and
     the names of arrays with a wrong shape.
     """
     return _match(module, hooks.before_load(module, sd, True))
 
 
-def _match(module: Any, prepared: hooks.PreparedStateDict) -> Match:
+def _match(module: Node, prepared: hooks.PreparedStateDict) -> Match:
     sd = prepared.sd
     entries = list(entries_of(module))
     extra = _extra_states(module)
@@ -147,7 +146,7 @@ def _match(module: Any, prepared: hooks.PreparedStateDict) -> Match:
     return Match(missing, [*prepared.unexpected, *(name for name in sd if name not in names)], mis_shaped)
 
 
-def _fits(value: Any, shape: tuple[int, ...] | None) -> bool:
+def _fits(value: object, shape: tuple[int, ...] | None) -> bool:
     """Return whether `value` is an array of the shape `shape`, or of any shape if `shape` is None.
 
     A value of shape (1,) fits the shape (), because files of torch 0.3 store scalars with shape (1,).
@@ -157,11 +156,11 @@ def _fits(value: Any, shape: tuple[int, ...] | None) -> bool:
     return shape is None or tuple(value.shape) == shape or (shape == () and tuple(value.shape) == (1,))
 
 
-def _extra_states(module: Any) -> dict[str, Any]:
+def _extra_states(module: Node) -> dict[str, Any]:
     """Return {name in the state_dict: module} for the submodules that define `get_extra_state`."""
     out: dict[str, Any] = {}
 
-    def visit(inner: Any, prefix: str) -> None:
+    def visit(inner: Node, prefix: str) -> None:
         if hooks.has_extra_state(inner):
             out[f"{prefix}{hooks.EXTRA}"] = inner
         for name, child in children(inner, layers=True):
@@ -185,7 +184,7 @@ def disagreements(entries: list[Entry], sd: Mapping[str, Any]) -> list[tuple[str
     return found
 
 
-def _same(one: Any, other: Any, entry: Entry) -> bool:
+def _same(one: object, other: object, entry: Entry) -> bool:
     if one is other or any(isinstance(x, jax.core.Tracer) or not _fits(x, entry.shape) for x in (one, other)):
         return True  # traced arrays are not compared, and those of a wrong shape are errors
     dtype = np.uint32 if is_key(entry.leaf) else entry.leaf.dtype
@@ -207,7 +206,7 @@ def _tied_errors(where: str, entries: list[Entry], sd: Mapping[str, Any], strict
     return []
 
 
-def _complain(module: Any, sd: Mapping[str, Any], found: Match, strict: bool, errors: list[str]) -> None:
+def _complain(module: Node, sd: Mapping[str, Any], found: Match, strict: bool, errors: list[str]) -> None:
     lines = [*errors]
     expected = {entry.name: entry.shape for entry in entries_of(module)}
     if strict and found.missing:
@@ -251,7 +250,7 @@ def _shape(value: Any) -> Any:
     return tuple(value.shape) if _fits(value, None) else type(value).__name__
 
 
-def _require_pair(where: str, into: Any) -> None:
+def _require_pair(where: str, into: object) -> None:
     if into is not None and not (isinstance(into, tuple | list) and len(into) == 2):
         raise TypeError(
             f"{where}: into has the wrong type; expected (params, state), got {type(into).__name__}. Pass "
@@ -259,7 +258,7 @@ def _require_pair(where: str, into: Any) -> None:
         )
 
 
-def _require_mapping(where: str, sd: Any) -> None:
+def _require_mapping(where: str, sd: object) -> None:
     """Raise TypeError unless `sd` maps names to arrays."""
     if not isinstance(sd, Mapping):
         advice = "Read it with funcnet.weights.load(path)." if isinstance(sd, str | Path) else "Pass its .state_dict()."
@@ -272,7 +271,7 @@ def _require_mapping(where: str, sd: Any) -> None:
 
 
 def load(
-    module: Any,
+    module: Node,
     sd: Mapping[str, Any],
     strict: bool,
     into: tuple[Tree, Tree] | None,
@@ -357,12 +356,12 @@ def fresh(place: LeafPlace) -> jax.Array:
     return jnp.broadcast_to(value, (*place.stacks, *value.shape))
 
 
-def restack(module: Any, values: Tree, stacked: bool) -> Tree:
+def restack(module: Node, values: Tree, stacked: bool) -> Tree:
     """Return params or state with the layers of every `Repeat` stacked under the key `*`, or separate under their
     numbers.
     """
 
-    def one(inner: Any, node: Tree, path: str) -> Tree:
+    def one(inner: Node, node: Tree, path: str) -> Tree:
         beneath = dict(children(inner))
         if not getattr(type(inner), "repeats", False):
             return {

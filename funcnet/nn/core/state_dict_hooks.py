@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from funcnet.nn.core.hooks import RemovableHandle
-from funcnet.nn.core.parts import children
+from funcnet.nn.core.parts import Node, children
 
 __all__ = [
     "EXTRA",
@@ -53,19 +53,19 @@ class _Hooks:
     registered: tuple[_Hook, ...] = ()
 
 
-def registered(module: Any) -> tuple[Any, ...]:
+def registered(module: Node) -> tuple[Any, ...]:
     """Return the state_dict hooks of one module, in the order of registration."""
     return vars(module).get("_state_dict_hooks", _Hooks).registered
 
 
-def register(module: Any, kind: str, hook: Callable[..., Any]) -> RemovableHandle:
+def register(module: Node, kind: str, hook: Callable[..., Any]) -> RemovableHandle:
     """Register a state_dict hook, to run after the module's other hooks of the same kind."""
     own, one = vars(module).setdefault("_state_dict_hooks", _Hooks()), _Hook(kind, hook)
     own.registered = (*own.registered, one)
     return RemovableHandle(own, one)
 
 
-def run(module: Any, kind: str, *args: Any) -> None:
+def run(module: Any, kind: str, *args: object) -> None:
     """Run the state_dict hooks of one module that have the kind `kind`, in the order of registration.
 
     Raises:
@@ -79,7 +79,7 @@ def run(module: Any, kind: str, *args: Any) -> None:
             )
 
 
-def has_extra_state(module: Any) -> bool:
+def has_extra_state(module: Node) -> bool:
     """Return whether the class of the module defines `get_extra_state`."""
     return hasattr(module, "get_extra_state")
 
@@ -120,7 +120,7 @@ class PreparedStateDict(NamedTuple):
     errors: list[str]
 
 
-def before_load(module: Any, sd: Mapping[str, Any], strict: bool) -> PreparedStateDict:
+def before_load(module: Node, sd: Mapping[str, Any], strict: bool) -> PreparedStateDict:
     """Run the load pre-hooks of a module and its submodules on a copy of the state_dict `sd`.
 
     Raises:
@@ -132,7 +132,7 @@ def before_load(module: Any, sd: Mapping[str, Any], strict: bool) -> PreparedSta
     unexpected: list[str] = []
     errors: list[str] = []
 
-    def visit(inner: Any, prefix: str, local: "OrderedDict[str, Any]") -> "OrderedDict[str, Any]":
+    def visit(inner: Node, prefix: str, local: "OrderedDict[str, Any]") -> "OrderedDict[str, Any]":
         about = dict(metadata.get(prefix[:-1], {}))
         inner._load_from_state_dict(local, prefix, about, strict, missing, unexpected, errors)
         optional.update(f"{prefix}{name}" for name in inner.absent_before(about.get("version") or 0))
@@ -148,7 +148,7 @@ def before_load(module: Any, sd: Mapping[str, Any], strict: bool) -> PreparedSta
     return PreparedStateDict(OrderedDict(in_order), optional, missing, unexpected, errors)
 
 
-def _checked(module: Any, metadata: Any) -> Mapping[str, Mapping[str, Any]]:
+def _checked(module: Node, metadata: Any) -> Mapping[str, Mapping[str, Any]]:
     abouts = list(metadata.values()) if isinstance(metadata, Mapping) else [metadata]
     for about in abouts:
         if not isinstance(about, Mapping) or not isinstance(about.get("version"), int | None):
@@ -159,7 +159,7 @@ def _checked(module: Any, metadata: Any) -> Mapping[str, Mapping[str, Any]]:
     return metadata
 
 
-def after_load(module: Any, found: IncompatibleKeys) -> None:
+def after_load(module: Node, found: IncompatibleKeys) -> None:
     """Run the load post-hooks of a module and its submodules, children first, as in torch."""
     for _, child in children(module, layers=True):
         after_load(child, found)

@@ -6,7 +6,7 @@ each call of a module has a named scope.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -15,11 +15,13 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from funcnet import table, tree
 from funcnet.functional import convolve, platforms
+from funcnet.functional.platforms import JaxprEquation
 from funcnet.nn.core import binding
-from funcnet.nn.core.call import outermost
+from funcnet.nn.core.call import Training, outermost
 from funcnet.nn.core.parameter import Buffer, Parameter
-from funcnet.nn.core.parts import walk
+from funcnet.nn.core.parts import Node, walk
 from funcnet.operators import native
+from funcnet.tree import Params, State
 
 __all__ = ["ModuleRow", "Summary", "summarize"]
 
@@ -73,20 +75,22 @@ class Summary:
     __repr__ = __str__
 
 
-def summarize(net: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any], training: Any, rng: Any) -> Summary:
+def summarize(
+    net: Node, inputs: tuple[Any, ...], kwargs: dict[str, Any], training: Training, rng: jax.Array | None
+) -> Summary:
     """Return the table of the modules of a net and their costs. See `Module.summary`."""
     key = jax.random.key(0) if rng is None else rng
     given, join = tree.arrays_of((inputs, kwargs), numpy_integers=False)
     arrays = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in given]
 
-    def start(key: Any, arrays: list[Any]) -> Any:
+    def start(key: jax.Array, arrays: list[Any]) -> Any:
         args, kwargs = join(arrays)
         return net.init(key, *args, **kwargs)
 
     params, state = jax.eval_shape(start, key, arrays)
     watch = _Watch()
 
-    def run(params: Any, state: Any, key: Any, arrays: list[Any]) -> Any:
+    def run(params: Params, state: State, key: jax.Array, arrays: list[Any]) -> Any:
         args, kwargs = join(arrays)
         call = outermost(net, "summary", args, None, training, key, None, scope=watch.scope)
         call.hooks = watch
@@ -134,7 +138,9 @@ class _Watch:
         self.calls.append(name)
         return f"{_SCOPE}{len(self.calls) - 1}:"
 
-    def run(self, module: Any, name: str, forward: Any, args: Any, kwargs: Any) -> Any:
+    def run(
+        self, module: Node, name: str, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         out = forward(*args, **kwargs)
         arrays = [leaf for leaf in jax.tree.leaves(out) if hasattr(leaf, "dtype")]
         self.outputs[name] = ", ".join(jax.typeof(leaf).str_short(short_dtypes=True) for leaf in arrays)
@@ -165,7 +171,7 @@ def _operations(jaxpr: Jaxpr, outer: int, times: int) -> Iterator[tuple[int, int
             yield from _operations(inner, call, inner_times)
 
 
-def _inner(equation: Any) -> list[Jaxpr]:
+def _inner(equation: JaxprEquation) -> list[Jaxpr]:
     """Return the programs inside an operation such as `scan`. Only one branch of a `cond` runs, so only the last one is
     returned.
     """
@@ -181,13 +187,13 @@ def _inner(equation: Any) -> list[Jaxpr]:
     return out
 
 
-def _dot(equation: Any) -> int:
+def _dot(equation: JaxprEquation) -> int:
     (contracted, _), _ = equation.params["dimension_numbers"]
     left = equation.invars[0].aval.shape
     return 2 * math.prod(equation.outvars[0].aval.shape) * math.prod(left[i] for i in contracted)
 
 
-def _convolution(equation: Any) -> int:
+def _convolution(equation: JaxprEquation) -> int:
     """Return the FLOPs of a convolution, counted as in torch. The kernel is applied once per pixel of the output, or of
     the input in a transposed convolution.
     """

@@ -11,12 +11,13 @@ import jax.numpy as jnp
 
 from funcnet.functional import checks
 from funcnet.optim.clipping import scale_to_norm, total_norm
+from funcnet.tree import PyTree
 
 __all__ = ["clip_grad_norm", "clip_grad_value", "clip_grads_with_norm", "get_total_norm"]
 
 
 def clip_grad_norm(
-    grads: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
+    grads: PyTree, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
 ) -> tuple[Any, jax.Array]:
     """Return `(g · min(1, max_norm / (‖g‖ + 1e-6)), ‖g‖)`. All gradients are multiplied by the same factor, which
     limits the total norm ‖g‖.
@@ -48,7 +49,7 @@ def clip_grad_norm(
     return clip_grads_with_norm(grads, max_norm, norm), norm
 
 
-def get_total_norm(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> jax.Array:
+def get_total_norm(tensors: PyTree, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> jax.Array:
     """Return `‖(‖g₁‖, ‖g₂‖, …)‖`. The total norm is the norm of all arrays together, computed from the norm of each
     array.
 
@@ -85,7 +86,7 @@ def get_total_norm(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: boo
     return norm
 
 
-def clip_grads_with_norm(grads: Any, max_norm: float, total_norm: jax.Array) -> Any:
+def clip_grads_with_norm(grads: PyTree, max_norm: float, total_norm: jax.Array) -> Any:
     """Return `g · min(1, max_norm / (total_norm + 1e-6))`. The total norm is an argument of this function, and is not
     computed from the gradients.
 
@@ -108,7 +109,7 @@ def clip_grads_with_norm(grads: Any, max_norm: float, total_norm: jax.Array) -> 
     return scale_to_norm(grads, max_norm, jnp.asarray(total_norm), 1e-6)
 
 
-def clip_grad_value(grads: Any, clip_value: float) -> Any:
+def clip_grad_value(grads: PyTree, clip_value: float) -> Any:
     """Return `min(max(g, -clip_value), clip_value)`. The function clips each entry of the gradients.
 
     Args:

@@ -17,8 +17,7 @@ from funcnet import tree
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Parameter
 from funcnet.nn.core.state_dict import entries_of
-
-Tree = dict[str, Any]
+from funcnet.tree import Tree
 
 __all__ = ["parameters_to_vector", "vector_to_parameters"]
 
@@ -95,7 +94,7 @@ def vector_to_parameters(net: Module, vec: jax.Array, params: Tree) -> Tree:
         layers.setdefault(home, []).append(vec[start : start + size].reshape(shape))
         start += size
 
-    def one(name: str, leaf: Any) -> jax.Array:
+    def one(name: str, leaf: jax.Array) -> jax.Array:
         return jnp.stack(layers[name]).reshape(jnp.shape(leaf)).astype(leaf.dtype)
 
     return tree.map_with_name(one, params)

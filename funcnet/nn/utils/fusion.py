@@ -1,6 +1,7 @@
 """Fusion of a BatchNorm into the layer before it, for inference, as in torch/nn/utils/fusion.py."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,8 +11,8 @@ from funcnet.functional import checks
 from funcnet.nn import init
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Buffer, Parameter
+from funcnet.tree import Tree
 
-Tree = dict[str, Any]
 Fused = tuple[jax.Array, jax.Array]
 
 __all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights"]
@@ -167,7 +168,16 @@ def fuse_linear_bn_weights(
     return _fused(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, [-1, 1])
 
 
-def _fused(w: Any, b: Any, mean: Any, var: Any, eps: float, scale: Any, shift: Any, shape: list[int]) -> Fused:
+def _fused(
+    w: jax.Array,
+    b: jax.Array | None,
+    mean: jax.Array | None,
+    var: jax.Array | None,
+    eps: float,
+    scale: jax.Array | None,
+    shift: jax.Array | None,
+    shape: list[int],
+) -> Fused:
     arrays = [array for array in (w, b, mean, var, scale, shift) if array is not None]
     wide = max((checks.wide_dtype(array) for array in arrays), key=lambda dtype: dtype.itemsize)
     raised = lambda array, default: jnp.asarray(default, wide) if array is None else array.astype(wide)
@@ -191,7 +201,14 @@ def _own(where: str, module: Module, given: Tree, name: str) -> Any:
 
 
 def _fuse(
-    where: str, weights: Any, layer: Any, bn: Any, params: Tree, bn_params: Tree, bn_state: Tree, *rest: Any
+    where: str,
+    weights: Callable[..., Any],
+    layer: Module,
+    bn: Module,
+    params: Tree,
+    bn_params: Tree,
+    bn_state: Tree,
+    *rest: Any,
 ) -> Any:
     old_bias = _own(where, layer, params, "bias")
     mean, var = (_own(where, bn, bn_state, name) for name in ("running_mean", "running_var"))

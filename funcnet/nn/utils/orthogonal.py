@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from funcnet.functional import checks
 from funcnet.nn.core.module import Module
@@ -131,7 +132,7 @@ class _Orthogonal(Module):
         return jnp.broadcast_to(-jnp.eye(Q.shape[-2], Q.shape[-1], dtype=dtype), Q.shape)
 
 
-def _identity(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+def _identity(key: jax.Array, shape: tuple[int, ...], dtype: DTypeLike) -> jax.Array:
     return jnp.broadcast_to(jnp.eye(shape[-1], dtype=dtype), shape)
 
 

@@ -3,11 +3,13 @@
 Letters: `B sequences, T the length of the longest sequence, N the sum of all lengths`.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 __all__ = ["PackedSequence", "invert_permutation", "known_integers", "lengths_of", "places_of"]
 
@@ -55,7 +57,11 @@ class PackedSequence(_Fields):
     __slots__ = ()
 
     def __new__(
-        cls, data: Any, batch_sizes: Any = None, sorted_indices: Any = None, unsorted_indices: Any = None
+        cls,
+        data: Any,
+        batch_sizes: ArrayLike | None = None,
+        sorted_indices: ArrayLike | None = None,
+        unsorted_indices: ArrayLike | None = None,
     ) -> "PackedSequence":
         if batch_sizes is None:  # torch's old form, with both in one pair
             if not isinstance(data, (tuple, list)) or len(data) != 2:
@@ -94,7 +100,7 @@ def _flatten(packed: PackedSequence) -> tuple[Any, Any]:
     return ((jax.tree_util.GetAttrKey("data"), packed.data),), layout
 
 
-def _unflatten(layout: Any, leaves: Any) -> PackedSequence:
+def _unflatten(layout: tuple[Any, ...], leaves: Iterable[Any]) -> PackedSequence:
     arrays = (None if a is None else np.array(a, np.int64) for a in layout)
     return PackedSequence._make((*leaves, *arrays))  # not checked, because a leaf may be any object
 
@@ -102,7 +108,7 @@ def _unflatten(layout: Any, leaves: Any) -> PackedSequence:
 jax.tree_util.register_pytree_with_keys(PackedSequence, _flatten, _unflatten)
 
 
-def invert_permutation(permutation: Any) -> Any:
+def invert_permutation(permutation: jax.Array | np.ndarray | None) -> Any:
     """Return the inverse of a permutation, `result[permutation[i]] = i`. If `permutation` is None, return None.
 
     Args:
@@ -124,7 +130,7 @@ def invert_permutation(permutation: Any) -> Any:
     return np.argsort(permutation, kind="stable")
 
 
-def known_integers(where: str, name: str, array: Any) -> np.ndarray:
+def known_integers(where: str, name: str, array: ArrayLike | Sequence[int]) -> np.ndarray:
     """Return `array` as NumPy int64, or raise TypeError if it is traced or not integer."""
     if isinstance(array, jax.core.Tracer):
         raise TypeError(

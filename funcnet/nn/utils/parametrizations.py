@@ -8,12 +8,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from funcnet import functional as F
 from funcnet.functional import checks
 from funcnet.nn.conv_transpose import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Buffer
+from funcnet.nn.core.parts import Node
 from funcnet.nn.utils.orthogonal import orthogonal
 from funcnet.nn.utils.parametrize import parametrizable, register_parametrization
 
@@ -192,7 +194,7 @@ class _SpectralNorm(Module):
     def _step(self, weight: jax.Array, steps: int) -> None:
         matrix = jax.lax.stop_gradient(as_matrix(weight, self.dim))
 
-        def step(_: Any, vectors: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        def step(_: int | jax.Array, vectors: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             u = F.normalize(matrix @ vectors[1], dim=0, eps=self.eps)
             return u, F.normalize(matrix.T @ u, dim=0, eps=self.eps)
 
@@ -222,7 +224,7 @@ def divided_by_sigma(weight: jax.Array, u: jax.Array, v: jax.Array, dim: int) ->
     return (_wide(weight) / sigma).astype(weight.dtype)
 
 
-def unit_vector(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+def unit_vector(key: jax.Array, shape: tuple[int, ...], dtype: DTypeLike) -> jax.Array:
     """Initialise a vector with random numbers, and divide it by its norm."""
     return F.normalize(jax.random.normal(key, shape, dtype), dim=0)
 
@@ -238,7 +240,7 @@ class _OldNames:
     def __init__(self, tensor_name: str, beneath: dict[str, str]):
         self.tensor_name, self.beneath = tensor_name, beneath
 
-    def __call__(self, module: Any, sd: Any, prefix: str, *rest: Any) -> None:
+    def __call__(self, module: Node, sd: dict[str, Any], prefix: str, *rest: object) -> None:
         old = {f"{prefix}{self.tensor_name}{suffix}": name for suffix, name in self.beneath.items()}
         if all(name in sd for name in old):
             for name, new in old.items():

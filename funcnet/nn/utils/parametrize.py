@@ -16,13 +16,12 @@ from funcnet.nn.container import ModuleDict
 from funcnet.nn.core import computed
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
-from funcnet.nn.core.parts import computed_of, join, walk
+from funcnet.nn.core.parts import Node, computed_of, join, walk
 from funcnet.nn.core.start import start
 from funcnet.nn.utils.absent import ABSENT_PARAMETRIZE
 from funcnet.nn.utils.parametrized import ParametrizationList, Parametrized, abstract, described_dtype, require_same
 from funcnet.nn.utils.renamed import own_leaf
-
-Tree = dict[str, Any]
+from funcnet.tree import Tree
 
 __all__ = [
     "ParametrizationList",
@@ -163,7 +162,7 @@ def remove_parametrizations(
     """
     where = "parametrize.remove_parametrizations"
 
-    def value(one: Computed, bound: Any) -> jax.Array:
+    def value(one: Computed, bound: Node) -> jax.Array:
         if leave_parametrized:
             return one.value(bound)
         made_of = bound.parametrizations[one.name]

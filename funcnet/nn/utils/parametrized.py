@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+from jax.typing import DTypeLike
 
 from funcnet.nn import init
 from funcnet.nn.container import ModuleList
@@ -12,6 +13,8 @@ from funcnet.nn.core.call import Call
 from funcnet.nn.core.hooks import RemovableHandle
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
+from funcnet.nn.core.parts import Node
+from funcnet.tree import PyTree
 
 __all__ = ["ParametrizationList", "Parametrized", "abstract", "described_dtype", "require_same"]
 
@@ -95,10 +98,10 @@ class Parametrized(Computed):
     old_names: RemovableHandle | None = None  # handle of the load pre-hook that reads older files
     assigned = False  # True: the source gives the initial output of all parametrizations, not their input
 
-    def value(self, bound: Any) -> jax.Array:
+    def value(self, bound: Node) -> jax.Array:
         return bound.parametrizations[self.name]()
 
-    def begin(self, bound: Any, draw: Callable[[Any], jax.Array]) -> None:
+    def begin(self, bound: Node, draw: Callable[[Any], jax.Array]) -> None:
         made_of = bound.parametrizations[self.name]
         weight = made_of.original if made_of.is_tensor else draw(self.source)
         originals: Any = weight
@@ -116,7 +119,7 @@ class Parametrized(Computed):
                 module.begin(weight)
             weight = module(*originals) if i == 0 else module(weight)
 
-    def assign(self, module: Any, value: Any) -> None:
+    def assign(self, module: Node, value: Any) -> None:
         for one in module.parametrizations[self.name]:
             if not hasattr(one, "right_inverse"):
                 raise ValueError(
@@ -132,7 +135,7 @@ class Parametrized(Computed):
         self.copy_(value)
         self.assigned = True
 
-    def take_out(self, module: Any) -> Any:
+    def take_out(self, module: Node) -> Any:
         del module.parametrizations[self.name]
         if len(module.parametrizations) == 0:
             del module.parametrizations
@@ -141,7 +144,7 @@ class Parametrized(Computed):
         return super().take_out(module)
 
 
-def _beside(original: Any, struct: Any) -> Any:
+def _beside(original: Parameter | Buffer, struct: jax.ShapeDtypeStruct) -> Any:
     """Return a new parameter or buffer, like `original` but with the shape and dtype of `struct`. `Parametrized.begin`
     sets its initial value.
     """
@@ -151,13 +154,13 @@ def _beside(original: Any, struct: Any) -> Any:
     return Buffer(struct.shape, init.zeros(), dtype=dtype, persistent=original.persistent)
 
 
-def abstract(module: Module, method: str, *given: Any) -> Any:
+def abstract(module: Module, method: str, *given: PyTree) -> Any:
     """Return the shapes and dtypes of the arrays that a method of a parametrization returns. A parametrization without
     `right_inverse` is treated as if `right_inverse` were the identity.
     """
     kinds = []
 
-    def run(key: jax.Array, *given: Any) -> Any:
+    def run(key: jax.Array, *given: PyTree) -> Any:
         params, state = module.init(key)
         bound = binding.bind(module, params, state, Call(rng=key))
         out = _inverse(bound, *given) if method == "right_inverse" else bound(*given)
@@ -174,7 +177,7 @@ def abstract(module: Module, method: str, *given: Any) -> Any:
     return jax.eval_shape(run, jax.random.key(0), *given)
 
 
-def _inverse(module: Any, value: Any) -> Any:
+def _inverse(module: Node, value: PyTree) -> Any:
     """Return `module.right_inverse(value)`, or `value` itself if the parametrization does not implement
     `right_inverse`.
     """
@@ -186,7 +189,7 @@ def _inverse(module: Any, value: Any) -> Any:
         return value
 
 
-def described_dtype(dtype: Any, original: Any) -> Any:
+def described_dtype(dtype: DTypeLike, original: DTypeLike) -> Any:
     """Return `dtype`, or the dtype `original` if the two differ only because x64 is disabled. A leaf remembers the
     dtype float64 even while its array is float32.
     """

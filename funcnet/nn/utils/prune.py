@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from jax.typing import ArrayLike
 
 from funcnet.functional.absent import refusal
 from funcnet.nn.core import binding, computed
@@ -29,8 +30,8 @@ from funcnet.nn.utils.prune_methods import (
     apply_mask,
     comparable,
 )
+from funcnet.tree import Tree
 
-Tree = dict[str, Any]
 Pruned = tuple[Any, Tree, Tree]
 
 __all__ = [
@@ -185,7 +186,7 @@ def ln_structured(
     return LnStructured.apply(net, name, params, state, amount, n, dim, importance_scores=importance_scores)
 
 
-def custom_from_mask(net: Module, name: str, params: Tree, state: Tree, mask: Any) -> Pruned:
+def custom_from_mask(net: Module, name: str, params: Tree, state: Tree, mask: ArrayLike) -> Pruned:
     """Prune the entries for which a mask is zero, in addition to those that are already pruned.
 
     Args:

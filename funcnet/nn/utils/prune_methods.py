@@ -15,16 +15,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from funcnet.functional import checks
 from funcnet.nn import init
 from funcnet.nn.core import binding, computed
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Buffer, Parameter
-from funcnet.nn.core.parts import values
+from funcnet.nn.core.parts import Node, values
 from funcnet.nn.utils.renamed import Renamed, own_leaf, rename
+from funcnet.tree import Tree
 
-Tree = dict[str, Any]
 Result = tuple[Any, Tree, Tree]
 Rng = jax.Array | None
 
@@ -69,7 +70,14 @@ class BasePruningMethod(ABC):
 
     @classmethod
     def apply(
-        cls, net: Any, name: str, params: Tree, state: Tree, *args: Any, importance_scores: Any = None, **kwargs: Any
+        cls,
+        net: Module,
+        name: str,
+        params: Tree,
+        state: Tree,
+        *args: Any,
+        importance_scores: ArrayLike | None = None,
+        **kwargs: Any,
     ) -> Result:
         """Return (net, params, state) after the method ``cls(*args, **kwargs)`` has pruned the parameter `name`, a
         dotted name.
@@ -82,7 +90,9 @@ class BasePruningMethod(ABC):
 
         return apply_mask(net, name, params, state, make, importance_scores)
 
-    def prune(self, t: Any, default_mask: Any = None, importance_scores: Any = None) -> np.ndarray:
+    def prune(
+        self, t: ArrayLike, default_mask: ArrayLike | None = None, importance_scores: ArrayLike | None = None
+    ) -> np.ndarray:
         """Return `t` with zeros for the entries that this method prunes."""
         t = np.asarray(t)
         mask = np.ones_like(t) if default_mask is None else np.asarray(default_mask)
@@ -122,7 +132,7 @@ class CustomFromMask(BasePruningMethod):
 
     PRUNING_TYPE = "global"
 
-    def __init__(self, mask: Any):
+    def __init__(self, mask: ArrayLike):
         self.mask = np.asarray(mask)
 
     def compute_mask(self, t: np.ndarray, default_mask: np.ndarray) -> np.ndarray:
@@ -235,7 +245,7 @@ class LnStructured(_Structured):
 class PrunedWeight(Renamed):
     """A pruned weight, which is computed as the product ``weight_orig * weight_mask``."""
 
-    def value(self, bound: Any) -> jax.Array:
+    def value(self, bound: Node) -> jax.Array:
         original, mask = (getattr(bound, name) for name in self.names)
         return mask.astype(original.dtype) * original
 
@@ -246,7 +256,7 @@ def apply_mask(
     params: Tree,
     state: Tree,
     make: Callable[[tuple[int, ...]], BasePruningMethod],
-    importance_scores: Any = None,
+    importance_scores: ArrayLike | None = None,
 ) -> Result:
     """Update the mask of the parameter `name`, and return (net, params, state). The pruning method for each layer of a
     stack is ``make(index of the layer)``.
@@ -259,7 +269,7 @@ def apply_mask(
     original = getattr(whole.get_submodule(path), f"{attribute}_orig")
     scores = None if importance_scores is None else comparable(name, importance_scores, original)
 
-    def change(bound: Any, index: tuple[int, ...]) -> None:
+    def change(bound: Node, index: tuple[int, ...]) -> None:
         original, mask = (np.asarray(getattr(bound, f"{attribute}_{kind}")) for kind in ("orig", "mask"))
         method = make(index)
         t = comparable(name, None, original * mask) if scores is None else scores[index]
@@ -283,7 +293,7 @@ def _give_mask(module: Module, attribute: str) -> None:
     computed.place(module, one)
 
 
-def comparable(name: str, importance_scores: Any, t: Any) -> np.ndarray:
+def comparable(name: str, importance_scores: ArrayLike | None, t: ArrayLike) -> np.ndarray:
     """Return `importance_scores`, or `t` if the scores are None, as a NumPy array with at least 32 bits per number."""
     if importance_scores is not None and np.shape(importance_scores) != np.shape(t):
         raise ValueError(
@@ -294,7 +304,7 @@ def comparable(name: str, importance_scores: Any, t: Any) -> np.ndarray:
     return array.astype(np.float32) if array.dtype.itemsize < 4 else array
 
 
-def _check_amount(amount: Any) -> None:
+def _check_amount(amount: float) -> None:
     if not isinstance(amount, numbers.Real):
         raise TypeError(f"prune: amount has the wrong type; expected int or float, got {type(amount).__name__}.")
     if float(amount) < 0 or (not isinstance(amount, numbers.Integral) and float(amount) > 1):
@@ -304,7 +314,7 @@ def _check_amount(amount: Any) -> None:
         )
 
 
-def _count(amount: Any, size: int) -> int:
+def _count(amount: float, size: int) -> int:
     """Return the number of entries to prune, if `size` entries remain and `amount` is a number or a fraction of these
     entries.
     """

@@ -8,7 +8,7 @@ from typing import Any
 
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
-from funcnet.nn.core.parts import leaves
+from funcnet.nn.core.parts import Node, leaves
 
 __all__ = ["Renamed", "own_leaf", "rename"]
 
@@ -18,13 +18,13 @@ class Renamed(Computed):
 
     names: tuple[str, ...] = ()
 
-    def take_out(self, module: Any) -> Any:
+    def take_out(self, module: Node) -> Any:
         for name in self.names:
             delattr(module, name)
         return super().take_out(module)
 
 
-def rename(module: Any, old: str, new: str) -> Any:
+def rename(module: Node, old: str, new: str) -> Any:
     """Rename the leaf `old` of a module to `new`, move the leaf to the end of the module's attributes, and return it.
     The leaf keeps its initial value.
     """

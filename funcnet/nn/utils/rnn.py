@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from funcnet.functional import checks
 from funcnet.nn.utils.packed import PackedSequence, invert_permutation, known_integers, lengths_of, places_of
@@ -30,7 +31,10 @@ __all__ = [
 
 
 def pack_padded_sequence(
-    input: Any, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
+    input: jax.Array | np.ndarray,
+    lengths: ArrayLike | Sequence[int],
+    batch_first: bool = False,
+    enforce_sorted: bool = True,
 ) -> PackedSequence:
     """Pack a padded batch, leaving out the padding.
 
@@ -83,7 +87,7 @@ def pack_padded_sequence(
     return repack(packed, input, batch_first)
 
 
-def repack(sequence: PackedSequence, padded: Any, batch_first: bool = False) -> PackedSequence:
+def repack(sequence: PackedSequence, padded: jax.Array | np.ndarray, batch_first: bool = False) -> PackedSequence:
     """Pack a padded batch (T, B, *) with the layout of `sequence`, for recurrent layers. torch lacks this function."""
     time, place = places_of(sequence)
     return sequence._replace(data=jnp.asarray(padded[(place, time) if batch_first else (time, place)]))
@@ -134,7 +138,7 @@ def pad_packed_sequence(
 
 
 def pad_sequence(
-    sequences: Any, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+    sequences: Iterable[ArrayLike], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
 ) -> jax.Array:
     """Stack sequences of different lengths in one array, and pad the shorter sequences.
 
@@ -170,7 +174,9 @@ def pad_sequence(
     return _spread(_joined(arrays), rows if batch_first else rows.T, padding_value)
 
 
-def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = False) -> list[jax.Array]:
+def unpad_sequence(
+    padded_sequences: jax.Array | np.ndarray, lengths: ArrayLike | Sequence[int], batch_first: bool = False
+) -> list[jax.Array]:
     """Return the sequences of a padded batch, each cut to its length.
 
     Args:
@@ -265,7 +271,7 @@ def _batch_sizes(lengths: np.ndarray) -> np.ndarray:
     return (lengths > np.arange(lengths.max())[:, None]).sum(1)
 
 
-def _spread(data: Any, rows: np.ndarray, padding_value: float) -> jax.Array:
+def _spread(data: jax.Array, rows: np.ndarray, padding_value: float) -> jax.Array:
     """Return `data[rows]`, with the padding value in place of each row whose number is -1."""
     shape = (*rows.shape, *(1,) * (data.ndim - 1))
     real = (rows >= 0).reshape(shape)
@@ -278,7 +284,7 @@ def _spread(data: Any, rows: np.ndarray, padding_value: float) -> jax.Array:
     return jnp.where(real, data[np.maximum(rows, 0)], jnp.asarray(padding_value).astype(data.dtype))
 
 
-def _packed(where: str, sequence: Any) -> None:
+def _packed(where: str, sequence: object) -> None:
     if not isinstance(sequence, PackedSequence):
         raise TypeError(
             f"{where}: expected a PackedSequence, got {type(sequence).__name__}. Create it with pack_sequence or "
@@ -286,14 +292,14 @@ def _packed(where: str, sequence: Any) -> None:
         )
 
 
-def _array(array: Any) -> Any:
+def _array(array: ArrayLike) -> Any:
     """Return NumPy arrays unchanged, and convert other values to JAX arrays. NumPy arrays remain NumPy arrays, because
     NumPy needs no compilation for a new shape.
     """
     return array if isinstance(array, np.ndarray) else jnp.asarray(array)
 
 
-def _listed(where: str, sequences: Any) -> tuple[list[Any], np.ndarray]:
+def _listed(where: str, sequences: Iterable[ArrayLike]) -> tuple[list[Any], np.ndarray]:
     """Return (sequences, lengths) after a check that the shapes differ only in the length."""
     if not isinstance(sequences, Iterable):
         raise TypeError(

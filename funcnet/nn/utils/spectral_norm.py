@@ -15,6 +15,7 @@ from funcnet.nn.core import computed
 from funcnet.nn.core.hooks import RemovableHandle
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Buffer
+from funcnet.nn.core.parts import Node
 from funcnet.nn.utils.parametrizations import (
     as_matrix,
     check_steps,
@@ -24,8 +25,7 @@ from funcnet.nn.utils.parametrizations import (
     unit_vector,
 )
 from funcnet.nn.utils.renamed import Renamed, own_leaf, rename
-
-Tree = dict[str, Any]
+from funcnet.tree import Tree
 
 __all__ = ["remove_spectral_norm", "spectral_norm"]
 
@@ -103,7 +103,7 @@ class _SpectralNorm(Renamed):
     steps = 1
     version: RemovableHandle
 
-    def value(self, bound: Any) -> jax.Array:
+    def value(self, bound: Node) -> jax.Array:
         weight, u, v = (getattr(bound, name) for name in self.names)
         if bound.training:
             matrix = jax.lax.stop_gradient(as_matrix(weight, self.rows))
@@ -116,7 +116,7 @@ class _SpectralNorm(Renamed):
             setattr(bound, self.names[2], v)
         return divided_by_sigma(weight, u, v, self.rows)
 
-    def take_out(self, module: Any) -> Any:
+    def take_out(self, module: Node) -> Any:
         self.version.remove()
         self.source = self.source.another()  # as in torch, sharing ends: other modules keep the original
         return super().take_out(module)
@@ -128,5 +128,5 @@ class _Version:
     def __init__(self, name: str):
         self.name = name
 
-    def __call__(self, module: Any, state_dict: Any, prefix: str, local_metadata: Any) -> None:
+    def __call__(self, module: Node, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any]) -> None:
         local_metadata.setdefault("spectral_norm", {})[f"{self.name}.version"] = 1

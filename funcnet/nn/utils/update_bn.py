@@ -12,8 +12,7 @@ from funcnet.nn.core import binding
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Buffer
 from funcnet.nn.core.parts import values, walk
-
-Tree = dict[str, Any]
+from funcnet.tree import Tree
 
 __all__ = ["update_bn"]
 

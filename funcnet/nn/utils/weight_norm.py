@@ -12,10 +12,10 @@ from funcnet.nn import init
 from funcnet.nn.core import binding, computed
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Parameter
+from funcnet.nn.core.parts import Node
 from funcnet.nn.utils.parametrizations import norm_dim, norm_except_dim, weight_of
 from funcnet.nn.utils.renamed import Renamed, own_leaf
-
-Tree = dict[str, Any]
+from funcnet.tree import Tree
 
 __all__ = ["remove_weight_norm", "weight_norm"]
 
@@ -85,11 +85,11 @@ def remove_weight_norm(net: Module, name: str, params: Tree, state: Tree) -> tup
 class _WeightNorm(Renamed):
     kept = 0  # the one dimension over which the norm is not computed
 
-    def value(self, bound: Any) -> jax.Array:
+    def value(self, bound: Node) -> jax.Array:
         magnitude, direction = (getattr(bound, name) for name in self.names)
         return weight_of(magnitude, direction, self.kept)
 
-    def begin(self, bound: Any, draw: Callable[[Any], jax.Array]) -> None:
+    def begin(self, bound: Node, draw: Callable[[Any], jax.Array]) -> None:
         weight = draw(self.source)
         binding.put(bound, self.names[0], norm_except_dim(weight, self.kept))
         binding.put(bound, self.names[1], weight)

@@ -4,10 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from jax.typing import ArrayLike
+from numpy.typing import NDArray
 
 __all__ = ["VALUES"]
 
-Array = Any
+Array = NDArray[Any]
 Sizes = Sequence[int]
 
 
@@ -23,7 +25,7 @@ def _narrow(found: Array, like: Array) -> Array:
 def _same(function: Callable[..., Array]) -> Callable[..., Array]:
     """Compute in at least float32 and return the dtype of the first array."""
 
-    def run(x: Array, *others: Any, **settings: Any) -> Array:
+    def run(x: Array, *others: ArrayLike | None, **settings: Any) -> Array:
         with np.errstate(all="ignore"):
             others = tuple(_wide(np.asarray(one, x.dtype)) if one is not None else None for one in others)
             return _narrow(np.asarray(function(_wide(x), *others, **settings)), x)
@@ -32,7 +34,7 @@ def _same(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _binary(function: Callable[[Array, Array], Array]) -> Callable[..., Array]:
-    def run(self: Array, other: Any = None, **_: Any) -> Array:
+    def run(self: Array, other: Array | float | None = None, **_: object) -> Array:
         if not hasattr(self, "dtype"):  # a number and an array
             return _same(lambda b, a: function(a, b))(other, self)
         return _same(function)(self, other)
@@ -103,7 +105,7 @@ def _pad(self: Array, pad: Sizes, value: float = 0.0) -> Array:
     return np.pad(self, pairs, constant_values=value)
 
 
-def _pool(self: Array, kernel_size: Sizes, stride: Sizes, **_: Any) -> Array:
+def _pool(self: Array, kernel_size: Sizes, stride: Sizes, **_: object) -> Array:
     """Mean over windows that fit, without padding."""
     count = len(kernel_size)
     windows = np.lib.stride_tricks.sliding_window_view(self, tuple(kernel_size), tuple(range(-count, 0)))
@@ -118,15 +120,15 @@ def _index_copy(self: Array, index: Array, source: Array, dim: int) -> Array:
     return found
 
 
-def _gather(self: Array, index: Array, dim: int, **_: Any) -> Array:
+def _gather(self: Array, index: Array, dim: int, **_: object) -> Array:
     return np.take_along_axis(self, index, dim)
 
 
-def _product(a: Array, b: Array, **_: Any) -> Array:
+def _product(a: Array, b: Array, **_: object) -> Array:
     return _narrow(np.matmul(_wide(a), _wide(b)), a)
 
 
-def _addmm(self: Array, mat1: Array, mat2: Array, **_: Any) -> Array:
+def _addmm(self: Array, mat1: Array, mat2: Array, **_: object) -> Array:
     return np.ascontiguousarray(_narrow(_wide(self) + np.matmul(_wide(mat1), _wide(mat2)), mat1))
 
 
@@ -134,7 +136,7 @@ def _transpose(self: Array, dim0: int, dim1: int) -> Array:
     return self.swapaxes(dim0, dim1)
 
 
-def _where(condition: Array, self: Any, other: Any) -> Array:
+def _where(condition: Array, self: Array | float, other: Array | float) -> Array:
     like = self if hasattr(self, "dtype") else other
     return np.where(condition, self, other).astype(like.dtype)
 
@@ -143,7 +145,7 @@ def _power(self: Array, exponent: float) -> Array:
     return _same(lambda x: x**exponent)(self)
 
 
-def _reduced(function: Any) -> Callable[..., Array]:
+def _reduced(function: Callable[..., Array]) -> Callable[..., Array]:
     def run(self: Array, dim: Sizes | None = None, keepdim: bool = False) -> Array:
         axes = None if dim is None else tuple(dim)
         return _same(lambda x: function(x, axis=axes, keepdims=keepdim))(self)

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from funcnet.operators.graph.backward_graph import BackwardGraph
 from funcnet.operators.graph.evaluation import Evaluation
@@ -71,7 +72,7 @@ def backward(function: Callable[..., Any], argnums: int | Sequence[int] | None =
         recorder = Recorder(PLANS, UNPLANNED)
         shapes: Any = None
 
-        def run(*arrays: Any) -> list[Any]:
+        def run(*arrays: jax.Array) -> list[Any]:
             nonlocal shapes
             args, kwargs = jax.tree.unflatten(structure, arrays)
             with recording(recorder), jax.disable_jit():  # so that loops and calls of other functions are open
@@ -88,7 +89,7 @@ def backward(function: Callable[..., Any], argnums: int | Sequence[int] | None =
     return build
 
 
-def _leaf(array: Any, path: str) -> TapeValue:
+def _leaf(array: NDArray[Any], path: str) -> TapeValue:
     node = BackwardNode("AccumulateGrad", (), (jax.ShapeDtypeStruct(array.shape, array.dtype),), path=path)
     return TapeValue(array, (node, 0))
 
@@ -125,7 +126,7 @@ def _path(names: Sequence[str], path: Sequence[Any]) -> str:
     return start + jax.tree_util.keystr(tuple(path[2:]))
 
 
-def _checked(where: str, leaf: Any) -> Any:
+def _checked(where: str, leaf: object) -> Any:
     """Return the values of an argument."""
     if isinstance(leaf, jax.core.Tracer):
         raise TypeError(

@@ -108,7 +108,7 @@ def _expanded(tape: Tape, x: TapeValue, batch: Sequence[int], matrix: tuple[int,
     return reshape(tape, wide, (math.prod(batch), *matrix))
 
 
-def einsum_pair(tape: Tape, a: TapeValue, b: TapeValue, dims: Any) -> TapeValue:
+def einsum_pair(tape: Tape, a: TapeValue, b: TapeValue, dims: tuple[Any, Any]) -> TapeValue:
     """A product over any dimensions of two arrays, in the form in which `torch.einsum` computes it.
 
     Args:

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
-from jax.extend.core import Literal
+from jax.extend.core import JaxprEqn, Literal
 
 from funcnet.operators.graph.tape import Tape, TapeValue, is_inexact, to_array
 
@@ -42,7 +43,7 @@ class Equation:
         """Whether an operand is a number in the code."""
         return isinstance(self.eqn.invars[place], Literal) and not self.given[place].shape
 
-    def next_equation(self, eqn: Any) -> Any:
+    def next_equation(self, eqn: JaxprEqn) -> Any:
         """Return the equation that alone uses the result of `eqn`, or None."""
         users = self.consumers.get(eqn.outvars[0], [])
         return users[0] if len(users) == 1 else None
@@ -53,7 +54,7 @@ class Equation:
         results = found if self.eqn.primitive.multiple_results else [found]
         return [self._laid_out(one) for one in results]
 
-    def _laid_out(self, result: Any) -> Any:
+    def _laid_out(self, result: jax.Array) -> Any:
         """Return the result of an element-wise operation in the order in memory of its operands, as torch does."""
         array = to_array(result)
         for one in self.given if self.name in POINTWISE else ():

@@ -11,7 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Literal
+from jax.extend.core import Jaxpr, Literal
+from numpy.typing import NDArray
 
 from funcnet.operators.graph.equation import Equation, operator_node, unknown_node
 from funcnet.operators.graph.primitives import FUNCTIONS, RULES
@@ -35,7 +36,7 @@ class Evaluation:
     def __init__(self, calls: Mapping[int, RecordedCall], plans: Mapping[str, Plan]):
         self.calls, self.plans, self.tape = calls, plans, Tape()
 
-    def run(self, jaxpr: Any, consts: Sequence[Any], values: Sequence[TapeValue]) -> list[TapeValue]:
+    def run(self, jaxpr: Jaxpr, consts: Sequence[Any], values: Sequence[TapeValue]) -> list[TapeValue]:
         """Return the results of a jaxpr."""
         known: dict[Any, TapeValue] = dict(zip(jaxpr.invars, values, strict=True))
         for variable, const in zip(jaxpr.constvars, consts, strict=True):
@@ -109,21 +110,21 @@ def _function_name(params: Mapping[str, Any]) -> str:
     return str(getattr(params["call_jaxpr"].jaxpr.debug_info, "func_name", ""))
 
 
-def _in_order(array: Any) -> Any:
+def _in_order(array: jax.Array | np.ndarray) -> Any:
     """Return an array whose entries are in memory in the order of their indices."""
     return array.copy(order="C") if isinstance(array, np.ndarray) and not array.flags.c_contiguous else array
 
 
-def _is_array(one: Any) -> bool:
+def _is_array(one: object) -> bool:
     return isinstance(one, jax.Array | np.ndarray)
 
 
-def _to_value(one: Any) -> Any:
+def _to_value(one: object) -> Any:
     """Constants among the arguments become values without a node."""
     return TapeValue(to_array(one)) if _is_array(one) else one
 
 
-def _with_array(planned: Any, array: Any) -> TapeValue:
+def _with_array(planned: TapeValue | None, array: NDArray[Any]) -> TapeValue:
     """Return a planned value with the numbers that the function computed, in the order in memory of the plan."""
     if not isinstance(planned, TapeValue):
         return TapeValue(array)

@@ -5,10 +5,9 @@ reads the equations that follow.
 """
 
 import math
-from typing import Any
 
 import numpy as np
-from jax.extend.core import Literal
+from jax.extend.core import JaxprEqn, Literal
 
 from funcnet.operators.graph.composites import reshape
 from funcnet.operators.graph.equation import POINTWISE, Equation, Rule, unknown_node
@@ -43,11 +42,11 @@ def _sum(equation: Equation) -> list[TapeValue]:
     return [value]
 
 
-def _is_literal(variable: Any, number: float) -> bool:
+def _is_literal(variable: object, number: float) -> bool:
     return isinstance(variable, Literal) and np.ndim(variable.val) == 0 and variable.val == number
 
 
-def _brings_back(eqn: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> bool:
+def _brings_back(eqn: JaxprEqn, shape: tuple[int, ...], axes: tuple[int, ...]) -> bool:
     """Whether a `broadcast_in_dim` puts reduced axes back with size 1."""
     if eqn.primitive.name != "broadcast_in_dim":
         return False

@@ -114,7 +114,7 @@ class Recorder:
         self.calls: dict[int, RecordedCall] = {}
         self.count = 0
 
-    def call(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def call(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function between two equations that mark where its equations begin and end.
 
         The function is not traced by itself, because a layer among its arguments may draw random keys only in the trace
@@ -138,7 +138,7 @@ class Recorder:
         return jax.tree.unflatten(results, END.bind(*flat, number=number))
 
 
-def _same(*operands: Any, number: int) -> list[Any]:
+def _same(*operands: jax.Array, number: int) -> list[Any]:
     return list(operands)
 
 

@@ -12,12 +12,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from funcnet.operators.graph.aten import ATEN
 from funcnet.operators.graph.aten_values import VALUES
 from funcnet.operators.graph.node import BackwardNode, Edge
 
-__all__ = ["Tape", "TapeValue", "is_inexact", "to_array"]
+__all__ = ["Results", "Tape", "TapeValue", "is_inexact", "to_array"]
+
+Results = NDArray[Any] | tuple[Any, ...]  # what a function has computed: one array, or several
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,19 +58,19 @@ class TapeValue:
         return bool(self.array.flags.c_contiguous)
 
 
-def is_inexact(array: Any) -> bool:
+def is_inexact(array: jax.Array | np.ndarray | jax.ShapeDtypeStruct) -> bool:
     """Whether an array can have a gradient, as real or complex numbers can."""
     return bool(jnp.issubdtype(array.dtype, jnp.inexact))
 
 
-def to_array(given: Any) -> Any:
+def to_array(given: object) -> Any:
     """Return a NumPy array, or the array itself if it holds random keys."""
     if hasattr(given, "dtype") and jax.dtypes.issubdtype(given.dtype, jax.dtypes.extended):
         return given
     return np.asarray(given)
 
 
-def _array(given: Any) -> Any:
+def _array(given: object) -> Any:
     return given.array if isinstance(given, TapeValue) else given
 
 
@@ -93,7 +96,7 @@ class Tape:
         self.count += 1
         return [TapeValue(one, (made, number) if is_inexact(one) else None) for number, one in enumerate(results)]
 
-    def run(self, name: str, /, *inputs: Any, out: Any = None, **settings: Any) -> Any:
+    def run(self, name: str, /, *inputs: Any, out: Results | None = None, **settings: Any) -> Any:
         """Run an operation of torch.
 
         Args:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Hashable, Iterable, Mapping
-from typing import Any
 
 import libcst as cst
 
@@ -110,7 +109,7 @@ def _one_of(a: Token, b: Token, node: cst.CSTNode, key: str) -> Token:
     return token if _depth(token) <= _DEPTH else ("join", node, key)
 
 
-def _depth(token: Any) -> int:
+def _depth(token: Token) -> int:
     return 1 + max(map(_depth, token[2:]), default=0) if isinstance(token, tuple) and token[0] == "join" else 0
 
 
@@ -130,13 +129,13 @@ def _has(value: Value, token: Token) -> bool:
     return token in value.atoms or any(_within(one, token) for one in tokens)
 
 
-def _within(one: Any, token: Token) -> bool:
+def _within(one: Token, token: Token) -> bool:
     return one == token or (
         isinstance(one, tuple) and one[0] == "join" and any(_within(part, token) for part in one[2:])
     )
 
 
-def _aged_token(one: Any, token: Token) -> Token:
+def _aged_token(one: Token, token: Token) -> Token:
     if one == token:
         return ("old", token)
     if isinstance(one, tuple) and one[0] == "join":

@@ -5,13 +5,17 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
-from funcnet import tree
+from funcnet import nn, tree
+from funcnet.comparison.torch_objects import TorchModule, TorchTensor
+from funcnet.tree import Params
 
 __all__ = ["NOT_TRACED", "Differences", "eager_differences"]
 
@@ -41,7 +45,13 @@ class Differences:
 
 
 def eager_differences(
-    torch: Any, model: Any, net: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool, double: bool
+    torch: ModuleType,
+    model: TorchModule,
+    net: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    training: bool,
+    double: bool,
 ) -> Differences:
     """Run a torch model and its port without `jit`, and compare them.
 
@@ -65,7 +75,7 @@ def eager_differences(
         loss.backward()
     arrays, named = _arrays(args), _arrays(kwargs)
 
-    def total(params: Any) -> Any:
+    def total(params: Params) -> Any:
         out, new = net.apply(params, state, *arrays, training=training, rng=jax.random.key(0), **named)
         found = _leaves(out)
         value = jnp.zeros((), dtype)
@@ -117,7 +127,7 @@ def _leaves(value: Any) -> list[Any]:
     return [value] if hasattr(value, "shape") else []
 
 
-def _difference(ours: Any, theirs: Any, least: float = 1e-6) -> float:
+def _difference(ours: ArrayLike, theirs: TorchTensor, least: float = 1e-6) -> float:
     one, other = np.asarray(ours), theirs.detach().numpy()
     if one.shape != other.shape:
         return float("inf")

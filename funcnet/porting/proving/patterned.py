@@ -15,6 +15,7 @@ from unittest import mock
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike, DTypeLike
 
 import funcnet.random
 from funcnet.porting.proving.patterned_torch import normals, replacements, uniforms
@@ -32,38 +33,52 @@ def patterned() -> Iterator[None]:
 
 
 def _of_jax() -> list[tuple[Any, str, Any]]:
-    def mask(key: Any, shape: Sequence[int], rate: float, *, part: Any = None) -> jax.Array:
+    def mask(key: jax.Array, shape: Sequence[int], rate: float, *, part: Sequence[Any] | None = None) -> jax.Array:
         kept = uniforms(shape) >= rate
         for axis, index in enumerate(part or ()):
             kept = kept if index is None else np.take(kept, index, axis)
         return jnp.asarray(kept)
 
-    def uniform(key: Any, shape: Any = (), dtype: Any = float, minval: Any = 0.0, maxval: Any = 1.0, **_: Any) -> Any:
+    def uniform(
+        key: jax.Array,
+        shape: int | Sequence[int] = (),
+        dtype: DTypeLike = float,
+        minval: float = 0.0,
+        maxval: float = 1.0,
+        **_: object,
+    ) -> Any:
         return jnp.asarray(uniforms(_sizes(shape)), dtype) * (maxval - minval) + minval
 
-    def normal(key: Any, shape: Any = (), dtype: Any = float, **_: Any) -> Any:
+    def normal(key: jax.Array, shape: int | Sequence[int] = (), dtype: DTypeLike = float, **_: object) -> Any:
         return jnp.asarray(normals(_sizes(shape)), dtype)
 
-    def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, **_: Any) -> Any:
+    def bernoulli(key: jax.Array, p: ArrayLike = 0.5, shape: int | Sequence[int] | None = None, **_: object) -> Any:
         return jnp.asarray(uniforms(jnp.shape(p) if shape is None else _sizes(shape))) < p
 
-    def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = int, **_: Any) -> Any:
+    def randint(
+        key: jax.Array,
+        shape: int | Sequence[int],
+        minval: float,
+        maxval: float,
+        dtype: DTypeLike = int,
+        **_: object,
+    ) -> Any:
         return jnp.floor(jnp.asarray(uniforms(_sizes(shape))) * (maxval - minval) + minval).astype(dtype)
 
-    def exponential(key: Any, shape: Any = (), dtype: Any = float, **_: Any) -> Any:
+    def exponential(key: jax.Array, shape: int | Sequence[int] = (), dtype: DTypeLike = float, **_: object) -> Any:
         return jnp.asarray(-np.log1p(-uniforms(_sizes(shape))), dtype)
 
-    def permutation(key: Any, x: Any, *args: Any, **_: Any) -> Any:
+    def permutation(key: jax.Array, x: Any, *args: object, **_: object) -> Any:
         count = x if isinstance(x, int) else len(x)
         order = np.argsort(uniforms((count,)))
         return jnp.asarray(order) if isinstance(x, int) else x[order]
 
-    def gumbel(key: Any, shape: Any = (), dtype: Any = float, **_: Any) -> Any:
+    def gumbel(key: jax.Array, shape: int | Sequence[int] = (), dtype: DTypeLike = float, **_: object) -> Any:
         return jnp.asarray(-np.log(-np.log1p(-uniforms(_sizes(shape)))), dtype)
 
     ours = (uniform, normal, bernoulli, randint, exponential, permutation, gumbel)
     return [(funcnet.random, "dropout_mask", mask), *((jax.random, one.__name__, one) for one in ours)]
 
 
-def _sizes(shape: Any) -> tuple[int, ...]:
+def _sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
     return (shape,) if isinstance(shape, int) else tuple(shape)

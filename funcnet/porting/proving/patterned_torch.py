@@ -6,9 +6,12 @@ import importlib
 import math
 import statistics
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+
+from funcnet.comparison.torch_objects import TorchTensor
 
 __all__ = ["normals", "replacements", "uniforms"]
 
@@ -44,7 +47,7 @@ def replacements() -> Replacements:
     return [*_made(torch), *_filled(torch), *_dropped_out(torch)]
 
 
-def _made(torch: Any) -> Replacements:
+def _made(torch: ModuleType) -> Replacements:
     """Return the replacements of random functions of torch that make a new tensor, such as `torch.randn`."""
 
     def drawn(values: Callable[[Sequence[int]], np.ndarray], *size: Any, dtype: Any = None, **options: Any) -> Any:
@@ -53,16 +56,16 @@ def _made(torch: Any) -> Replacements:
         found = torch.as_tensor(values(tuple(sizes))).to(dtype or torch.get_default_dtype())
         return found.to(kept.get("device")).requires_grad_(kept.get("requires_grad", False))
 
-    def rand(*size: Any, **options: Any) -> Any:
+    def rand(*size: int | Sequence[int], **options: Any) -> Any:
         return drawn(uniforms, *(options.pop("size", None) or size), **options)
 
-    def randn(*size: Any, **options: Any) -> Any:
+    def randn(*size: int | Sequence[int], **options: Any) -> Any:
         return drawn(normals, *(options.pop("size", None) or size), **options)
 
-    def rand_like(input: Any, **options: Any) -> Any:
+    def rand_like(input: TorchTensor, **options: Any) -> Any:
         return drawn(uniforms, tuple(input.shape), **{"dtype": input.dtype, **options})
 
-    def randn_like(input: Any, **options: Any) -> Any:
+    def randn_like(input: TorchTensor, **options: Any) -> Any:
         return drawn(normals, tuple(input.shape), **{"dtype": input.dtype, **options})
 
     def randint(low: Any, high: Any = None, size: Any = None, **options: Any) -> Any:
@@ -75,10 +78,10 @@ def _made(torch: Any) -> Replacements:
         sizes = size if size is not None else torch.broadcast_tensors(*tensors)[0].shape
         return drawn(normals, tuple(sizes), **options) * std + mean
 
-    def randperm(n: int, **options: Any) -> Any:
+    def randperm(n: int, **options: object) -> Any:
         return torch.as_tensor(np.argsort(uniforms((n,))))
 
-    def bernoulli(input: Any, p: Any = None, **options: Any) -> Any:
+    def bernoulli(input: TorchTensor, p: Any = None, **options: object) -> Any:
         rate = input if p is None else p
         return (torch.as_tensor(uniforms(input.shape)) < rate).to(input.dtype)
 
@@ -95,17 +98,17 @@ def _made(torch: Any) -> Replacements:
     ]
 
 
-def _filled(torch: Any) -> Replacements:
+def _filled(torch: ModuleType) -> Replacements:
     """Return the replacements of tensor methods that fill a tensor with random numbers, such as `normal_`."""
 
     def filled(values: Callable[..., np.ndarray]) -> Callable[..., Any]:
-        def fill(self: Any, *args: Any, generator: Any = None, **kwargs: Any) -> Any:
+        def fill(self: Any, *args: Any, generator: object = None, **kwargs: Any) -> Any:
             with torch.no_grad():
                 return self.copy_(torch.as_tensor(values(tuple(self.shape), *args, **kwargs)))
 
         return fill
 
-    def below(shape: Any, p: Any = 0.5) -> Any:
+    def below(shape: Sequence[int], p: Any = 0.5) -> Any:
         rate = p.detach().cpu().numpy() if hasattr(p, "detach") else p
         return uniforms(shape) < rate
 
@@ -123,15 +126,17 @@ def _filled(torch: Any) -> Replacements:
     ]
 
 
-def _dropped_out(torch: Any) -> Replacements:
+def _dropped_out(torch: ModuleType) -> Replacements:
     """Return the replacements of torch's dropout functions and of its attention function, which has a dropout rate."""
     functional = torch.nn.functional
 
-    def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    def dropout(input: TorchTensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
         return _dropped(torch, input, p, training, tuple(input.shape), inplace)
 
     def channels(spatial: int) -> Callable[..., Any]:
-        def dropout_of_channels(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+        def dropout_of_channels(
+            input: TorchTensor, p: float = 0.5, training: bool = True, inplace: bool = False
+        ) -> Any:
             leading = min(2, input.ndim) if spatial == 0 else input.ndim - spatial
             shape = [*input.shape[:leading], *([1] * (input.ndim - leading))]
             return _dropped(torch, input, p, training, shape, inplace)
@@ -141,8 +146,8 @@ def _dropped_out(torch: Any) -> Replacements:
     attention = functional.scaled_dot_product_attention
 
     def attend(
-        query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
-        **options: Any,
+        query: TorchTensor, key: TorchTensor, value: TorchTensor, attn_mask: TorchTensor | None = None,
+        dropout_p: float = 0.0, is_causal: bool = False, **options: Any,
     ) -> Any:  # fmt: skip
         options["is_causal"] = is_causal
         if not dropout_p:
@@ -161,7 +166,9 @@ def _dropped_out(torch: Any) -> Replacements:
     ]
 
 
-def _dropped(torch: Any, input: Any, p: float, training: bool, shape: Sequence[int], inplace: bool) -> Any:
+def _dropped(
+    torch: ModuleType, input: TorchTensor, p: float, training: bool, shape: Sequence[int], inplace: bool
+) -> Any:
     if not training or p == 0:
         return input
     kept = torch.as_tensor(uniforms(shape) >= p, device=input.device)

@@ -18,6 +18,7 @@ import time
 import types
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -26,6 +27,7 @@ import numpy as np
 
 from funcnet import functional, nn
 from funcnet.comparison import Comparison, compare
+from funcnet.comparison.torch_objects import TorchModule, TorchTensor
 from funcnet.porting.errors import PortError
 from funcnet.porting.proving.eager_proof import NOT_TRACED, eager_differences
 from funcnet.porting.proving.patterned import patterned
@@ -166,12 +168,12 @@ def prove(
 _RUNS = (("eval, its own weights", False, False), ("eval, perturbed", False, True), ("train, perturbed", True, True))
 
 
-def _widened(path: Any, tree: Any) -> Any:
+def _widened(path: Path, tree: ast.Module) -> Any:
     return widen(tree)
 
 
 @contextlib.contextmanager
-def _wide(torch: Any) -> Iterator[None]:
+def _wide(torch: ModuleType) -> Iterator[None]:
     """Make a context in which both libraries compute in float64 by default."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
@@ -182,7 +184,7 @@ def _wide(torch: Any) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def _models(torch: Any, theirs: Loaded, ours: Loaded, expression: str) -> tuple[Any, Any]:
+def _models(torch: ModuleType, theirs: Loaded, ours: Loaded, expression: str) -> tuple[Any, Any]:
     torch.manual_seed(0)
     model = construct(theirs, expression)
     with torch.no_grad():
@@ -218,7 +220,7 @@ def _net(theirs: Loaded, ours: Loaded, expression: str) -> Any:
         raise PortError(f"{text}: the port cannot be made; {type(error).__name__}: {error}") from error
 
 
-def _is_pythons(value: Any) -> bool:
+def _is_pythons(value: object) -> bool:
     """Return whether a value is a module of Python's standard library or comes from one, as `partial` does."""
     home = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
     return str(home).partition(".")[0] in sys.stdlib_module_names
@@ -240,7 +242,7 @@ def _exported(ours: Loaded, expression: str, names: Mapping[str, Any]) -> dict[s
     return {**found, **dict.fromkeys(files, types.SimpleNamespace(**names, **found))}
 
 
-def _names(net: Any, model: Any) -> Check:
+def _names(net: nn.Module, model: TorchModule) -> Check:
     """Compare the names and shapes of the weights of a torch model with those of its port."""
     match = net.match_state_dict(model.state_dict())
     wrong = {kind: names for kind, names in match._asdict().items() if names}
@@ -249,7 +251,14 @@ def _names(net: Any, model: Any) -> Check:
 
 
 def _check(
-    torch: Any, name: str, model: Any, net: Any, given: Any, training: bool, perturbed: bool, tolerance: float
+    torch: ModuleType,
+    name: str,
+    model: TorchModule,
+    net: nn.Module,
+    given: tuple[Any, Any],
+    training: bool,
+    perturbed: bool,
+    tolerance: float,
 ) -> Check:
     args, kwargs = given
     if perturbed:
@@ -269,7 +278,14 @@ def _check(
 
 
 def _eagerly(
-    torch: Any, name: str, model: Any, net: Any, given: Any, training: bool, tolerance: float, why: Exception
+    torch: ModuleType,
+    name: str,
+    model: TorchModule,
+    net: nn.Module,
+    given: tuple[Any, Any],
+    training: bool,
+    tolerance: float,
+    why: Exception,
 ) -> Check:
     """Compare a torch model with its port without `jit`, because the port failed under `jit` with the error `why`."""
     try:
@@ -302,7 +318,7 @@ def _summed(name: str, found: Comparison, tolerance: float) -> Check:
     return Check(name, found.ok or equal, forward, gradients, buffers, note)
 
 
-def _perturb(torch: Any, model: Any) -> None:
+def _perturb(torch: ModuleType, model: TorchModule) -> None:
     """Add noise to every weight of a torch model, so that no zeros and ones from the constructor remain."""
     with torch.no_grad():
         for leaf in model.parameters():
@@ -314,14 +330,16 @@ def _perturb(torch: Any, model: Any) -> None:
                 buffer.copy_((buffer + _noise(buffer).abs().to(buffer.dtype)).float())
 
 
-def _noise(leaf: Any) -> Any:
+def _noise(leaf: TorchTensor) -> Any:
     torch = importlib.import_module("torch")
     random = np.random.default_rng(leaf.numel())
     scale = 0.1 * float(leaf.abs().mean().nan_to_num(0, 0, 0)) + 0.01
     return torch.as_tensor(random.normal(size=tuple(leaf.shape)) * scale)
 
 
-def _aliasing(torch: Any, source: Path, name: str, expression: str, model: Any, given: Any) -> RegisterEntry | None:
+def _aliasing(
+    torch: ModuleType, source: Path, name: str, expression: str, model: TorchModule, given: tuple[Any, Any]
+) -> RegisterEntry | None:
     """Run the torch model again with its changes in place turned into assignments, and compare the two outputs.
 
     Returns:
@@ -345,7 +363,7 @@ def _aliasing(torch: Any, source: Path, name: str, expression: str, model: Any, 
     return RegisterEntry(source.name, 1, BLOCKS, name, why, advice)
 
 
-def _is_close(torch: Any, a: Any, b: Any) -> bool:
+def _is_close(torch: ModuleType, a: Any, b: Any) -> bool:
     if tuple(a.shape) != tuple(b.shape) or a.dtype != b.dtype:
         return False
     a, b = torch.as_tensor(a), torch.as_tensor(b)
@@ -353,7 +371,7 @@ def _is_close(torch: Any, a: Any, b: Any) -> bool:
     return bool(torch.allclose(a, b, rtol=1e-9, atol=1e-9, equal_nan=True))
 
 
-def _tensors(value: Any) -> list[Any]:
+def _tensors(value: object) -> list[Any]:
     if hasattr(value, "shape"):
         return [value]
     if isinstance(value, dict):

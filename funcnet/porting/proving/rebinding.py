@@ -216,7 +216,7 @@ def _local_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[
     return frozenset(names - elsewhere)
 
 
-def _placed(node: Any, place: ast.AST) -> Any:
+def _placed(node: ast.AST, place: ast.AST) -> Any:
     """Give a new node and its new children the line and column of an old node."""
     ast.copy_location(node, place)
     return ast.fix_missing_locations(node)

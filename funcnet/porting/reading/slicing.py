@@ -177,7 +177,7 @@ class _Pruner(cst.CSTTransformer):
         super().__init__()
         self.removed = removed
 
-    def on_leave(self, original_node: Any, updated_node: Any) -> Any:
+    def on_leave(self, original_node: cst.CSTNode, updated_node: Any) -> Any:
         if original_node in self.removed:
             return cst.RemoveFromParent()
         for field in ("names", "elements"):  # of an import or a list: the new last item gets the comma of the old one

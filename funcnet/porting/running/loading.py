@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
+from funcnet.comparison.torch_objects import TorchModule
 from funcnet.porting.errors import PortError, place_of
 from funcnet.porting.running.private_modules import PrivateModules, Transform
 from funcnet.porting.running.stubs import Stub
@@ -172,7 +173,7 @@ def example(loaded: Loaded, expression: str) -> tuple[tuple[Any, ...], dict[str,
     return (value if type(value) is tuple else (value,)), {}
 
 
-def forward(loaded: Loaded, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def forward(loaded: Loaded, model: TorchModule, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Call the model.
 
     Raises:
@@ -238,7 +239,7 @@ def _classes(module: ModuleType) -> list[str]:
     ]
 
 
-def _described(value: Any) -> str:
+def _described(value: object) -> str:
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
     return " ".join(f"{type(value).__name__} {value!r}".split())[:60]
@@ -265,7 +266,7 @@ def _offline() -> Iterator[None]:
 
         return call
 
-    def of_socket(_: Any, address: Any) -> Any:
+    def of_socket(_: object, address: object) -> Any:
         return address[0] if isinstance(address, tuple) else None  # otherwise, the path of a local socket
 
     with contextlib.ExitStack() as stack:

@@ -18,7 +18,7 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -94,7 +94,9 @@ class PrivateModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     # ------------------------------------------------------------------------------------------------ finder, loader
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
         parent, _, last = name.rpartition(".")
         if name.partition(".")[0] not in self.homes:
             return None
@@ -311,7 +313,7 @@ class _BarePackage(ModuleType):
             raise AttributeError(name)
         return loader.attribute(self, name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         loader = vars(self).get("__loader__")
         submodule = isinstance(value, ModuleType) and value.__name__ == f"{self.__name__}.{name}"
         if submodule and isinstance(loader, PrivateModules) and loader.binds_itself(self, name):

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from funcnet.comparison.torch_objects import TorchModule
 from funcnet.porting.errors import PortError
 from funcnet.porting.facts import UNKNOWN, Fact, Span, fact_of, join
 from funcnet.porting.running.instrumenting import REACH, RECORD, instrument
@@ -112,7 +113,7 @@ def record(
     return Recording(loaded, model, facts, reached, "; ".join(skipped))
 
 
-def _trained(loaded: Loaded, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
+def _trained(loaded: Loaded, model: TorchModule, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
     """Run the forward and the backward pass of a model in train mode. If a pass fails, return a text that says why,
     instead of raising the error.
 
@@ -135,7 +136,7 @@ def _trained(loaded: Loaded, model: Any, args: tuple[Any, ...], kwargs: Mapping[
     return []
 
 
-def _leaves(value: Any) -> list[Any]:
+def _leaves(value: object) -> list[Any]:
     """Return the values in nested tuples, lists and dicts."""
     items = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple | list) else None
     return [value] if items is None else [leaf for one in items for leaf in _leaves(one)]
@@ -195,7 +196,7 @@ class _Recorder:
     def reach(self, key: int) -> None:
         self._reached[self._phase].add(key)
 
-    def record(self, key: int, value: Any) -> Any:
+    def record(self, key: int, value: object) -> Any:
         if self._busy:
             return value
         self._busy = True
@@ -210,7 +211,7 @@ class _Recorder:
             self._busy = False
         return value
 
-    def _fact(self, value: Any) -> Fact:
+    def _fact(self, value: object) -> Fact:
         try:
             return fact_of(value)
         except Exception:  # a tensor without sizes, such as a nested one

@@ -59,7 +59,7 @@ class Stub:
         vars(self)[name] = child
         return child
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         self._use()
         decorates = len(args) == 1 and not kwargs and hasattr(args[0], "__qualname__") and callable(args[0])
         return args[0] if decorates and not isinstance(args[0], Stub) else self._child("()")
@@ -68,19 +68,19 @@ class Stub:
         if self.__qualname__.endswith(("Meta", "Metaclass", "MetaClass")):
             return (type,)
 
-        def __init__(instance: Any, *args: Any, **kwargs: Any) -> None:
+        def __init__(instance: object, *args: object, **kwargs: object) -> None:
             if not any(base.__module__.startswith("torch.nn.modules") for base in type(instance).__mro__):
                 self._use()
             super(base, instance).__init__(*args, **kwargs)  # type: ignore[arg-type]
 
-        def __init_subclass__(cls: type, **kwargs: Any) -> None:
+        def __init_subclass__(cls: type, **kwargs: object) -> None:
             pass
 
         members = {"__init__": __init__, "__init_subclass__": classmethod(__init_subclass__), "__module__": __name__}
         base: type = type(self.__qualname__, (), members)
         return (base,)
 
-    def __getitem__(self, key: Any) -> Stub:
+    def __getitem__(self, key: object) -> Stub:
         self._use()
         return self._child("[]")
 
@@ -102,15 +102,15 @@ class Stub:
     def __bool__(self) -> bool:
         return True
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: object) -> Any:
         return self
 
     __ror__ = __or__
 
-    def __instancecheck__(self, instance: Any) -> bool:
+    def __instancecheck__(self, instance: object) -> bool:
         return False
 
-    def __subclasscheck__(self, subclass: Any) -> bool:
+    def __subclasscheck__(self, subclass: object) -> bool:
         return False
 
     def __repr__(self) -> str:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from funcnet import tree
+from funcnet.tree import PyTree
 
 __all__ = ["L1", "L1L2", "L2", "MaxNorm", "constrained", "regularized"]
 
@@ -97,7 +98,7 @@ def constrained(constraints: Mapping[Path, Constraint]) -> optax.GradientTransfo
 def _changing(changes: Mapping[Path, Callable[..., jax.Array]]) -> optax.GradientTransformation:
     """Return a transformation that changes some arrays by functions of (update, parameter)."""
 
-    def update(updates: tree.Tree, state: Any, params: tree.Tree | None = None) -> tuple[tree.Tree, Any]:
+    def update(updates: tree.Tree, state: PyTree, params: tree.Tree | None = None) -> tuple[tree.Tree, Any]:
         assert params is not None
         changed = {layer: dict(arrays) for layer, arrays in updates.items()}
         for (layer, name), change in changes.items():

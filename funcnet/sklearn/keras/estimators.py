@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 import jax
 import numpy as np
 import optax
+from jax.typing import ArrayLike
 from sklearn.utils.multiclass import type_of_target
 
 from funcnet import nn
@@ -99,7 +100,7 @@ class _Keras(Estimator):
         *,
         build_fn: Callable[..., Sequential] | None = None,
         optimizer: Any = None,
-        loss: Any = None,
+        loss: str | Callable[..., Any] | None = None,
         metrics: Any = None,
         epochs: int = 1,
         batch_size: int = 32,
@@ -108,9 +109,9 @@ class _Keras(Estimator):
         validation_split: float = 0.0,
         warm_start: bool = False,
         dtype: Literal["float32", "float64"] = "float32",
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
-        **parameters: Any,
+        **parameters: object,
     ):
         self.model, self.build_fn = model, build_fn
         self.optimizer, self.loss, self.metrics = optimizer, loss, metrics
@@ -223,7 +224,7 @@ class KerasClassifier(_Keras, Classifier):
         *,
         build_fn: Callable[..., Sequential] | None = None,
         optimizer: Any = None,
-        loss: Any = None,
+        loss: str | Callable[..., Any] | None = None,
         metrics: Any = None,
         epochs: int = 1,
         batch_size: int = 32,
@@ -233,9 +234,9 @@ class KerasClassifier(_Keras, Classifier):
         validation_split: float = 0.0,
         warm_start: bool = False,
         dtype: Literal["float32", "float64"] = "float32",
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
-        **parameters: Any,
+        **parameters: object,
     ):
         self.class_weight = class_weight
         _Keras.__init__(
@@ -244,17 +245,17 @@ class KerasClassifier(_Keras, Classifier):
             warm_start=warm_start, dtype=dtype, random_state=random_state, verbose=verbose, **parameters,
         )  # fmt: skip
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Return the outputs of the net, the probabilities of the classes (N, classes)."""
         outputs = self.net_outputs(X)
         return self.both_classes(outputs.reshape(len(outputs), -1))
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the classes (N,), or one-hot rows (N, classes), int64, if the targets were one-hot."""
         classes = super().predict(X)
         return np.eye(len(self.classes_), dtype=np.int64)[classes] if self.is_one_hot_ else classes
 
-    def targets(self, y: Any, reset: bool) -> np.ndarray:
+    def targets(self, y: np.ndarray, reset: bool) -> np.ndarray:
         one_hot = is_one_hot(y)
         if reset:
             self.is_one_hot_ = one_hot

@@ -291,7 +291,7 @@ def snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-def activation_of(activation: Any) -> Callable[[jax.Array], jax.Array]:
+def activation_of(activation: object) -> Callable[[jax.Array], jax.Array]:
     """Return the function of an activation that is given by its name, by a function, or as None.
 
     Raises:
@@ -300,11 +300,11 @@ def activation_of(activation: Any) -> Callable[[jax.Array], jax.Array]:
     return _found("activation", ACTIVATIONS, "linear" if activation is None else activation)
 
 
-def _by_name(table: Mapping[str, Any], given: Any) -> Any:
+def _by_name(table: Mapping[str, Any], given: object) -> Any:
     return table.get(snake_case(given)) if isinstance(given, str) else given
 
 
-def _found(what: str, table: Mapping[str, Any], given: Any) -> Any:
+def _found(what: str, table: Mapping[str, Any], given: object) -> Any:
     found = _by_name(table, given)
     if not callable(found) or isinstance(found, type) or type(found).__module__.startswith("keras."):
         raise ValueError(f"layer: unknown {what}; expected {', '.join(table)}, or a function, got {given!r}.")

@@ -103,7 +103,7 @@ LOSSES: dict[str, RowLoss] = {
 }
 
 
-def row_loss(loss: Any) -> RowLoss:
+def row_loss(loss: object) -> RowLoss:
     """Return a function of (outputs, targets) that computes one loss for each row.
 
     Args:

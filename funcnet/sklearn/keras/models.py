@@ -1,7 +1,7 @@
 """Keras's `Sequential`."""
 
 import collections
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -55,13 +55,13 @@ class Sequential:
     def compile(
         self,
         optimizer: Any = "rmsprop",
-        loss: Any = None,
+        loss: str | Callable[..., Any] | None = None,
         metrics: Any = None,
         *,
         weighted_metrics: Any = None,
         run_eagerly: bool = False,
         steps_per_execution: int = 1,
-        jit_compile: Any = "auto",
+        jit_compile: bool | str = "auto",
     ) -> None:
         """Set the optimizer and the loss.
 

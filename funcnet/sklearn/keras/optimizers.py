@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from funcnet.tree import PyTree
+
 __all__ = ["SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "Nadam", "Optimizer", "RMSprop", "optimizer_of"]
 
 Rule = Callable[..., tuple[jax.Array, ...]]
@@ -272,10 +274,10 @@ def _by_rule(rule: Rule, slots: int) -> optax.GradientTransformation:
         slots: number of arrays that are kept for each parameter. They begin as zeros.
     """
 
-    def init(params: Any) -> Any:
+    def init(params: PyTree) -> Any:
         return jnp.zeros((), jnp.int32), [jax.tree.map(jnp.zeros_like, params) for _ in range(slots)]
 
-    def update(updates: Any, state: Any, params: Any = None) -> Any:
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> Any:
         (count, kept), (leaves, structure) = state, jax.tree.flatten(updates)
         columns = [leaves, *map(jax.tree.leaves, kept)]
         found = [rule((count + 1).astype(leaves[0].dtype), *row) for row in zip(*columns, strict=True)]

@@ -6,9 +6,9 @@ Letters: `N texts, L requested layers, T tokens of a text, D hidden size`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from funcnet.data import DataLoader, IterableDataset
 from funcnet.heads import read_settings
 from funcnet.heads.buckets import FINE_LENGTHS, Bucketed
 from funcnet.models import bert
+from funcnet.tree import Params, State
 
 __all__ = ["FeatureExtractor", "Features", "Pool"]
 
@@ -116,7 +117,7 @@ class FeatureExtractor:
         below = [f"encoder.layer.{number}" for number in range(max(*taken, 1))]
         net, params, state = bert.from_pretrained(path, _encoder, config=config, layers=below)
 
-        def run(params: Any, state: Any, batch: Any) -> jax.Array:
+        def run(params: Params, state: State, batch: Mapping[str, jax.Array]) -> jax.Array:
             shown = batch["attention_mask"]
             out, _ = net.apply(
                 params, state, batch["input_ids"], shown, batch["token_type_ids"], output_hidden_states=True

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
@@ -170,6 +171,6 @@ def mean_loss(head: TrainedHead, outputs: Sequence[NDArray[np.float32]], rows: R
     return sum(float(term["loss"] / jnp.maximum(counts[name], 1)) for name, term in sums.items())
 
 
-def _joined(parts: Iterable[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+def _joined(parts: Iterable[NDArray[Any]], dtype: DTypeLike) -> NDArray[Any]:
     parts = list(parts)
     return np.concatenate(parts) if parts else np.zeros(0, dtype)

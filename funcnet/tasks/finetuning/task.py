@@ -21,6 +21,7 @@ from funcnet.tasks.finetuning.show import describe_constant, finetuning_panels
 from funcnet.text import special_ids, vocabulary_digest
 from funcnet.train import Best, Cadence, Conclusion, Context, Ended, LoaderBatches, Task, TrainState, run_task
 from funcnet.train.best import goodness
+from funcnet.tree import Params, State
 
 __all__ = ["FinetuningTask", "finetune"]
 
@@ -99,7 +100,7 @@ class FinetuningTask(Task):
     def batches(self, seed: int) -> Callable[[int], Iterable[Any]]:
         return LoaderBatches(self._loader(seed))
 
-    def size(self, batch: Any) -> int:
+    def size(self, batch: Mapping[str, Any]) -> int:
         return int(batch["attention_mask"].sum())
 
     def _loader(self, seed: int) -> DataLoader:
@@ -159,7 +160,7 @@ class FinetuningTask(Task):
         parts = {"": self.data.validation, "test_": self.data.test}
         return {prefix: examples for prefix, examples in parts.items() if examples is not None}
 
-    def save(self, folder: Path, params: Any, state: Any) -> None:
+    def save(self, folder: Path, params: Params, state: State) -> None:
         head, tokenizer, seq_len = self.data.head, self.data.tokenizer, self.settings.input.seq_len
         directory.save(folder, directory.FineTuned(head, tokenizer, self.net, params, state, seq_len))
 

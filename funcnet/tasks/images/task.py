@@ -31,6 +31,7 @@ from funcnet.train import (
     make_eval_step,
     run_task,
 )
+from funcnet.tree import Params, State
 
 __all__ = ["ImageTask", "train_images"]
 
@@ -96,7 +97,9 @@ class ImageTask(Task):
         """
         return {"image": (batch["label"] >= 0).sum()}
 
-    def objective(self, params: Any, state: Any, batch: Any, *, training: bool, rng: Any) -> tuple[Any, Any]:
+    def objective(
+        self, params: Params, state: State, batch: Mapping[str, Any], *, training: bool, rng: jax.Array | None
+    ) -> tuple[Any, Any]:
         """Return the sum of the cross-entropies and the number of correct predictions of a batch, and the new
         buffers.
         """
@@ -109,7 +112,7 @@ class ImageTask(Task):
     def batches(self, seed: int) -> Callable[[int], Iterable[Any]]:
         return LoaderBatches(self.loader)
 
-    def size(self, batch: Any) -> int:
+    def size(self, batch: Mapping[str, Any]) -> int:
         return len(batch["label"])
 
     def evaluator(self) -> Callable[[TrainState], dict[str, float]]:
@@ -133,7 +136,7 @@ class ImageTask(Task):
 
         return on_test_images
 
-    def save(self, folder: Path, params: Any, state: Any) -> None:
+    def save(self, folder: Path, params: Params, state: State) -> None:
         data = self.data
         prepared = {"image_size": data.size, "channels": data.channels, "mean": data.mean, "deviation": data.deviation}
         write_json(folder / "images.json", {"model": self.name, "classes": list(data.classes), **prepared})

@@ -13,6 +13,7 @@ from funcnet import functional as F
 from funcnet import nn
 from funcnet.functional.checks import wide_dtype
 from funcnet.tasks.pretraining_data.dataset import IGNORE
+from funcnet.tree import Params, State
 
 Batch = Mapping[str, jax.Array]
 Sums = dict[str, dict[str, jax.Array]]
@@ -37,7 +38,9 @@ def make_objective(net: nn.Module) -> Callable[..., tuple[Sums, dict[str, Any]]]
     state)`, with sums in float32. The batch comes from `PretrainingDataset` or `PackedDataset`.
     """
 
-    def objective(params: Any, state: Any, batch: Batch, *, training: bool, rng: Any) -> tuple[Sums, Any]:
+    def objective(
+        params: Params, state: State, batch: Batch, *, training: bool, rng: jax.Array | None
+    ) -> tuple[Sums, Any]:
         (words, sentence), state = run(net, params, state, batch, training, rng)
         return {"mlm": _words(words, batch)[0], "nsp": _sentence(sentence, batch)}, state
 
@@ -61,7 +64,9 @@ def make_evaluation(net: nn.Module, unigram: jax.Array) -> Callable[..., tuple[S
     words and 0 for others.
     """
 
-    def objective(params: Any, state: Any, batch: Batch, *, training: bool, rng: Any) -> tuple[Sums, Any]:
+    def objective(
+        params: Params, state: State, batch: Batch, *, training: bool, rng: jax.Array | None
+    ) -> tuple[Sums, Any]:
         (words, sentence), state = run(net, params, state, batch, training, rng)
         mlm, losses = _words(words, batch)
         unigram_losses = -unigram[batch["masked_ids"]] * batch["masked_weights"]
@@ -73,7 +78,9 @@ def make_evaluation(net: nn.Module, unigram: jax.Array) -> Callable[..., tuple[S
     return objective
 
 
-def run(net: nn.Module, params: Any, state: Any, batch: Batch, training: bool = False, rng: Any = None) -> Any:
+def run(
+    net: nn.Module, params: Params, state: State, batch: Batch, training: bool = False, rng: jax.Array | None = None
+) -> Any:
     """Run the model on a batch, packed or not. Return ((logits of the masked words, logits of the next sentence),
     state).
     """

@@ -1,7 +1,5 @@
 """The report of a finished run: the panels of report.png, and examples of predicted masked words."""
 
-from typing import Any
-
 import jax
 import numpy as np
 
@@ -10,6 +8,7 @@ from funcnet.tasks.pretraining.objective import run
 from funcnet.tasks.pretraining_data.dataset import evaluation_batches
 from funcnet.tasks.pretraining_data.reader import PretrainingData
 from funcnet.train import Panel
+from funcnet.tree import Params, State
 
 __all__ = ["example_guesses", "pretraining_panels"]
 
@@ -39,7 +38,7 @@ def pretraining_panels(values: dict[str, float]) -> list[Panel]:
     ]
 
 
-def example_guesses(net: nn.Module, params: Any, state: Any, data: PretrainingData) -> list[str]:
+def example_guesses(net: nn.Module, params: Params, state: State, data: PretrainingData) -> list[str]:
     """Predict one masked word in each of a few held-out passages.
 
     Return a heading, and for each passage its text, the masked word, and the predictions with their probabilities. The

@@ -1,6 +1,6 @@
 """BERT pretraining as a task for `funcnet.train.run_task`: from raw text to a model that Hugging Face can open."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from funcnet.tasks.pretraining.settings import PretrainingSettings
 from funcnet.tasks.pretraining_data import PretrainingData, PretrainingDataset, evaluation_batches
 from funcnet.text import save_tokenizer
 from funcnet.train import Cadence, Conclusion, Context, Ended, Task, TrainState, evaluate, make_eval_step, run_task
+from funcnet.tree import Params, State
 
 __all__ = ["PretrainingTask", "add_shows_mask", "pretrain"]
 
@@ -101,7 +102,7 @@ class PretrainingTask(Task):
     def batches(self, seed: int) -> Callable[[int], Iterable[Any]]:
         return self.phases.batches
 
-    def size(self, batch: Any) -> int:
+    def size(self, batch: Mapping[str, Any]) -> int:
         return int(batch["attention_mask"].sum())
 
     # ------------------------------------------------------------------------------------------------- evaluation
@@ -147,7 +148,7 @@ class PretrainingTask(Task):
 
     # --------------------------------------------------------------------------------------------------- at the end
 
-    def save(self, folder: Path, params: Any, state: Any) -> None:
+    def save(self, folder: Path, params: Params, state: State) -> None:
         bert.save_pretrained(folder, self.net, params, state)
         save_tokenizer(self.data.tokenizer, folder, max_length=self.data.train.seq_len)
 

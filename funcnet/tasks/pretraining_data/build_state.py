@@ -59,7 +59,7 @@ class BuildState:
         results: list[Any] = []
         total = len(tasks) if total is None else total
 
-        def note(result: Any) -> None:
+        def note(result: object) -> None:
             results.append(result)
             self.progress(step, done + len(results), total)
 

@@ -20,7 +20,9 @@ __all__ = ["ShardColumns", "digest_of", "is_whole", "origin_of", "read_shard", "
 ShardColumns = dict[str, NDArray[Any]]
 
 
-def write_shard(path: Path, columns: Mapping[str, NDArray[Any]], origin: Mapping[str, str], facts: Any = None) -> None:
+def write_shard(
+    path: Path, columns: Mapping[str, NDArray[Any]], origin: Mapping[str, str], facts: object = None
+) -> None:
     """Write a shard: columns of equal length, the digests of the data they are made from, and facts about the columns.
     The file is written completely or not at all.
 
@@ -58,7 +60,7 @@ def origin_of(path: Path) -> dict[str, str] | None:
         return None
 
 
-def digest_of(value: Any) -> str:
+def digest_of(value: object) -> str:
     """Return the SHA-256 digest of the JSON text of a value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 

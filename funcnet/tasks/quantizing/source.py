@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -27,6 +28,8 @@ from funcnet.tasks.quantizing.settings import QuantizationSettings
 from funcnet.tasks.quantizing.texts import TextsTask
 from funcnet.train import Context, RunError, began_in, configuration
 from funcnet.train.run_directory import check_facts
+from funcnet.train.task import Task
+from funcnet.tree import PyTree
 
 __all__ = ["LENGTHS", "MaskedWordsAware", "TrainedModel", "open_source"]
 
@@ -69,7 +72,7 @@ class MaskedWordsAware(QuantizationAware):
     Call: input_ids, attention_mask, token_type_ids (B, T) and masked_positions (B, S) -> logits (B, S, V) and (B, 2).
     """
 
-    def forward(self, *inputs: Any, masked_positions: Any, **named: Any) -> Any:
+    def forward(self, *inputs: PyTree, masked_positions: jax.Array, **named: PyTree) -> Any:
         words, follows = super().forward(*inputs, **named)
         return jnp.take_along_axis(words, masked_positions[:, :, None], axis=1), follows
 
@@ -133,7 +136,7 @@ def _settings(kind: type, settings: QuantizationSettings, config: Mapping[str, A
     return compose(kind, **values)
 
 
-def _checked(directory: Path, task: Any) -> None:
+def _checked(directory: Path, task: Task) -> None:
     """Raise RunError if the data have changed since the run."""
     for facts in task.facts:
         check_facts(directory, facts, task.sources, where="quantize")

@@ -34,6 +34,7 @@ from funcnet.tasks.quantizing.settings import QuantizationSettings
 from funcnet.tasks.quantizing.source import open_source
 from funcnet.train import Cadence, Conclusion, Context, Ended, Panel, Task, TrainState, run_task
 from funcnet.train.task import layout_for
+from funcnet.tree import Params, State
 
 __all__ = ["QuantizationTask", "quantize_run"]
 
@@ -117,7 +118,7 @@ class QuantizationTask(Task):
         self.source.task.layout = self.layout
         return self.source.task.evaluator()
 
-    def save(self, folder: Path, params: Any, state: Any) -> None:
+    def save(self, folder: Path, params: Params, state: State) -> None:
         """Convert the floating-point net to an int8 model, and write it with the other files of the model."""
         source, ranges = self.source, self.aware.ranges(state)
         model = params["net"], state.get("net", {})

@@ -1,14 +1,17 @@
 """The task with which `funcnet quantize` opens a Hugging Face directory. It only supplies texts for the calibration."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import jax
 
 from funcnet.heads import TextEncoder
 from funcnet.heads.buckets import pad
 from funcnet.models.bert import BertConfig
 from funcnet.text import load_tokenizer, require_fit, special_ids
 from funcnet.train import Context, Task
+from funcnet.tree import Params, State
 
 __all__ = ["TextsTask"]
 
@@ -46,11 +49,13 @@ class TextsTask(Task):
 
         return found
 
-    def size(self, batch: Any) -> int:
+    def size(self, batch: Mapping[str, Any]) -> int:
         return int(batch["attention_mask"].sum())
 
-    def objective(self, params: Any, state: Any, batch: Any, *, training: bool, rng: Any) -> Any:
+    def objective(
+        self, params: Params, state: State, batch: Mapping[str, Any], *, training: bool, rng: jax.Array | None
+    ) -> Any:
         raise AssertionError("a run of no steps has no objective")
 
-    def counts(self, batch: Any) -> Any:
+    def counts(self, batch: Mapping[str, Any]) -> Any:
         raise AssertionError("a run of no steps has no objective")

@@ -7,19 +7,22 @@ Reference: torch/nn/functional.py, `multi_head_attention_forward`; aten/src/ATen
 
 import dataclasses
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from jax.typing import DTypeLike
+from numpy.typing import NDArray
 
 from funcnet.operators.graph.composites import contiguous, linear, matmul, reshape
 from funcnet.operators.graph.plans.norms import dropped
 from funcnet.operators.graph.plans.single import Plan
-from funcnet.operators.graph.tape import Tape, TapeValue
+from funcnet.operators.graph.tape import Results, Tape, TapeValue
 
 __all__ = ["ATTENTION"]
 
 
-def _added(mask: Any, dtype: Any) -> TapeValue | None:
+def _added(mask: TapeValue | None, dtype: DTypeLike) -> TapeValue | None:
     """Return a mask that is added to scores. True in a boolean mask hides a position."""
     if mask is None or mask.dtype != bool:
         return mask
@@ -27,7 +30,13 @@ def _added(mask: Any, dtype: Any) -> TapeValue | None:
 
 
 def scaled_dot_product_attention(
-    tape: Tape, result: Any, function: Any, query: TapeValue, key: TapeValue, value: TapeValue, **others: Any
+    tape: Tape,
+    result: NDArray[Any],
+    function: Callable[..., Any],
+    query: TapeValue,
+    key: TapeValue,
+    value: TapeValue,
+    **others: Any,
 ) -> TapeValue:
     mask, rate = others["attn_mask"], float(getattr(others["dropout_p"], "array", others["dropout_p"]))
     if mask is not None and mask.dtype == bool:
@@ -46,7 +55,7 @@ def _sdpa(
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
-    out: Any = None,
+    out: NDArray[Any] | None = None,
 ) -> TapeValue:
     """One operation where torch has a fused one for CPU, otherwise a product, a softmax and a product."""
     widths = {one.shape[-1] for one in (query, key, value)}
@@ -84,7 +93,9 @@ def _repeated(tape: Tape, x: TapeValue, repeats: int) -> TapeValue:
     return reshape(tape, found, (*x.shape[:-3], x.shape[-3] * repeats, *x.shape[-2:]))
 
 
-def _weights(query: Any, key: Any, mask: Any, is_causal: bool, scale: float | None) -> tuple[Any, Any]:
+def _weights(
+    query: NDArray[Any], key: NDArray[Any], mask: TapeValue | None, is_causal: bool, scale: float | None
+) -> tuple[Any, Any]:
     """Return the weights, and the logarithm of the sum of the exponentials of the scores."""
     query, key = query.astype(np.float32), key.astype(np.float32)
     scores = np.matmul(query, key.swapaxes(-1, -2)) * (query.shape[-1] ** -0.5 if scale is None else scale)
@@ -103,7 +114,14 @@ def _weights(query: Any, key: Any, mask: Any, is_causal: bool, scale: float | No
 
 
 def in_projection_packed(
-    tape: Tape, result: Any, function: Any, q: TapeValue, k: TapeValue, v: TapeValue, w: TapeValue, b: TapeValue | None
+    tape: Tape,
+    result: Results | None,
+    function: Callable[..., Any] | None,
+    q: TapeValue,
+    k: TapeValue,
+    v: TapeValue,
+    w: TapeValue,
+    b: TapeValue | None,
 ) -> tuple[TapeValue, ...]:
     """One product if the arrays are the same, otherwise a product for each."""
     width = q.shape[-1]
@@ -129,12 +147,18 @@ def _thirds(tape: Tape, x: TapeValue, count: int, width: int) -> tuple[TapeValue
     return tuple(tape.run("select.int", x, dim=0, index=number) for number in range(count))
 
 
-def in_projection(tape: Tape, result: Any, function: Any, **given: Any) -> tuple[TapeValue, ...]:
+def in_projection(tape: Tape, result: Results, function: Callable[..., Any], **given: Any) -> tuple[TapeValue, ...]:
     return tuple(linear(tape, given[x], given[f"w_{x}"], given[f"b_{x}"]) for x in "qkv")
 
 
 def multi_head_attention_forward(
-    tape: Tape, result: Any, function: Any, query: TapeValue, key: TapeValue, value: TapeValue, **given: Any
+    tape: Tape,
+    result: Results,
+    function: Callable[..., Any],
+    query: TapeValue,
+    key: TapeValue,
+    value: TapeValue,
+    **given: Any,
 ) -> tuple[TapeValue, TapeValue | None]:
     has_batch, heads = query.ndim == 3, given["num_heads"]
     padding, mask = (_added(given[name], query.dtype) for name in ("key_padding_mask", "attn_mask"))
@@ -178,7 +202,9 @@ def multi_head_attention_forward(
     return _projected_out(tape, result, rows, weights, given, (length, batch, has_batch))
 
 
-def _projected(tape: Tape, query: TapeValue, key: TapeValue, value: TapeValue, given: Any) -> tuple[TapeValue, ...]:
+def _projected(
+    tape: Tape, query: TapeValue, key: TapeValue, value: TapeValue, given: Mapping[str, Any]
+) -> tuple[TapeValue, ...]:
     if not given["use_separate_proj_weight"]:
         w, b = given["in_proj_weight"], given["in_proj_bias"]
         return in_projection_packed(tape, None, None, query, key, value, w, b)
@@ -221,8 +247,8 @@ def _with_weights(
     qkv: tuple[TapeValue, TapeValue, TapeValue],
     mask: TapeValue | None,
     rate: float,
-    shares: Any,
-    given: Any,
+    shares: NDArray[Any],
+    given: Mapping[str, Any],
 ) -> tuple[TapeValue, TapeValue]:
     q, k, v = qkv
     scaled = tape.run("mul.Tensor", q, math.sqrt(1 / q.shape[-1]))
@@ -242,7 +268,12 @@ def _with_weights(
 
 
 def _projected_out(
-    tape: Tape, result: Any, rows: TapeValue, weights: TapeValue | None, given: Any, shape: tuple[int, int, bool]
+    tape: Tape,
+    result: Results,
+    rows: TapeValue,
+    weights: TapeValue | None,
+    given: Mapping[str, Any],
+    shape: tuple[int, int, bool],
 ) -> tuple[TapeValue, TapeValue | None]:
     length, batch, has_batch = shape
     y = linear(tape, rows, given["out_proj_weight"], given["out_proj_bias"])
@@ -261,7 +292,13 @@ def _projected_out(
 
 
 def attend(
-    tape: Tape, result: Any, function: Any, query: TapeValue, key: TapeValue, value: TapeValue, **given: Any
+    tape: Tape,
+    result: Results,
+    function: Callable[..., Any],
+    query: TapeValue,
+    key: TapeValue,
+    value: TapeValue,
+    **given: Any,
 ) -> Any:
     """The attention that transformers calls "eager": a product, a softmax, dropout and a product."""
     if given["heads_last"]:
@@ -294,12 +331,14 @@ def _heads_first(tape: Tape, x: TapeValue) -> TapeValue:
     return TapeValue(found.array, (dataclasses.replace(found.edge[0], number=x.edge[0].number + 0.5), 0))
 
 
-def split_heads(tape: Tape, result: Any, function: Any, input: TapeValue, num_heads: int) -> TapeValue:
+def split_heads(
+    tape: Tape, result: NDArray[Any], function: Callable[..., Any], input: TapeValue, num_heads: int
+) -> TapeValue:
     size = (*input.shape[:-1], num_heads, input.shape[-1] // num_heads)
     return tape.run("transpose.int", reshape(tape, input, size), dim0=-2, dim1=-3)
 
 
-def merge_heads(tape: Tape, result: Any, function: Any, input: TapeValue) -> TapeValue:
+def merge_heads(tape: Tape, result: NDArray[Any], function: Callable[..., Any], input: TapeValue) -> TapeValue:
     turned = tape.run("transpose.int", input, dim0=-2, dim1=-3)
     return reshape(tape, turned, result.shape)
 

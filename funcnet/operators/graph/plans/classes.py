@@ -3,9 +3,11 @@
 Letters: `N examples, C classes`.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from funcnet.operators.graph.composites import contiguous
 from funcnet.operators.graph.plans.single import Plan
@@ -16,7 +18,7 @@ __all__ = ["CLASSES", "cross_entropy"]
 NUMBERS = {"none": 0, "mean": 1, "sum": 2}
 
 
-def _reduction(given: Any) -> str:
+def _reduction(given: Mapping[str, Any]) -> str:
     average, reduce = given.get("size_average"), given.get("reduce")
     if average is None and reduce is None:
         return str(given["reduction"])
@@ -25,7 +27,9 @@ def _reduction(given: Any) -> str:
     return "sum" if average is False else "mean"
 
 
-def nll(tape: Tape, x: TapeValue, target: Any, weight: Any, reduction: str, ignored: int) -> TapeValue:
+def nll(
+    tape: Tape, x: TapeValue, target: TapeValue, weight: TapeValue | None, reduction: str, ignored: int
+) -> TapeValue:
     """The negative of the scores of the targets. Scores (N, C, …) become (N, C, 1, …) with one dimension."""
     ids, losses, total = _losses(x.array, target.array, weight, ignored)
     out = {"none": losses, "sum": losses.sum(), "mean": losses.sum() / total if total else np.nan}[reduction]
@@ -44,7 +48,7 @@ def nll(tape: Tape, x: TapeValue, target: Any, weight: Any, reduction: str, igno
     return found
 
 
-def _losses(x: Any, target: Any, weight: Any, ignored: int) -> tuple[Any, Any, float]:
+def _losses(x: NDArray[Any], target: NDArray[Any], weight: TapeValue | None, ignored: int) -> tuple[Any, Any, float]:
     """Return the targets, the loss of each, and the sum of the weights."""
     ids = target.astype(np.int64)
     shown = ids != ignored
@@ -57,11 +61,11 @@ def _losses(x: Any, target: Any, weight: Any, ignored: int) -> tuple[Any, Any, f
 
 def nll_loss(
     tape: Tape,
-    result: Any,
-    function: Any,
+    result: NDArray[Any],
+    function: Callable[..., Any],
     input: TapeValue,
     target: TapeValue,
-    weight: Any,
+    weight: TapeValue | None,
     ignore_index: int,
     **given: Any,
 ) -> TapeValue:
@@ -70,11 +74,11 @@ def nll_loss(
 
 def cross_entropy(
     tape: Tape,
-    result: Any,
-    function: Any,
+    result: NDArray[Any],
+    function: Callable[..., Any] | None,
     input: TapeValue,
     target: TapeValue,
-    weight: Any,
+    weight: TapeValue | None,
     ignore_index: int,
     **given: Any,
 ) -> TapeValue:
@@ -107,7 +111,13 @@ def cross_entropy(
 
 
 def _of_probabilities(
-    tape: Tape, scores: TapeValue, target: TapeValue, weight: Any, smoothing: float, reduction: str, dim: int
+    tape: Tape,
+    scores: TapeValue,
+    target: TapeValue,
+    weight: TapeValue | None,
+    smoothing: float,
+    reduction: str,
+    dim: int,
 ) -> TapeValue:
     if smoothing > 0:
         kept = tape.run("mul.Scalar", target, other=1 - smoothing)

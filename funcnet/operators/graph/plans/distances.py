@@ -1,8 +1,10 @@
 """Plans of distances."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from funcnet.operators.graph.plans.single import Plan
 from funcnet.operators.graph.tape import Tape, TapeValue
@@ -20,13 +22,20 @@ def pairwise(
 
 
 def pairwise_distance(
-    tape: Tape, result: Any, function: Any, x1: TapeValue, x2: TapeValue, p: float, eps: float, keepdim: bool
+    tape: Tape,
+    result: NDArray[Any],
+    function: Callable[..., Any],
+    x1: TapeValue,
+    x2: TapeValue,
+    p: float,
+    eps: float,
+    keepdim: bool,
 ) -> TapeValue:
     return pairwise(tape, x1, x2, p, eps, keepdim)
 
 
 def cosine_similarity(
-    tape: Tape, result: Any, function: Any, x1: TapeValue, x2: TapeValue, dim: int, eps: float
+    tape: Tape, result: NDArray[Any], function: Callable[..., Any], x1: TapeValue, x2: TapeValue, dim: int, eps: float
 ) -> TapeValue:
     shape = np.broadcast_shapes(x1.shape, x2.shape)
     if x1.shape != x2.shape:

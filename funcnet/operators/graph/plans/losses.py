@@ -4,9 +4,11 @@ Reference: aten/src/ATen/native/Loss.cpp and LossNLL.cpp of torch.
 """
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from funcnet.operators.graph.composites import linear, reduced
 from funcnet.operators.graph.plans.classes import cross_entropy
@@ -19,7 +21,7 @@ __all__ = ["LOSSES"]
 NUMBERS = {"none": 0, "mean": 1, "sum": 2}
 
 
-def _reduction(given: Any) -> str:
+def _reduction(given: Mapping[str, Any]) -> str:
     """Return the reduction, which older programs give as two booleans."""
     average, reduce = given.get("size_average"), given.get("reduce")
     if average is None and reduce is None:
@@ -32,7 +34,14 @@ def _reduction(given: Any) -> str:
 def _single(operation: str, *tensors: str, settings: tuple[str, ...] = ()) -> Plan:
     """Return the plan of a loss that is one operation, reduction included."""
 
-    def plan(tape: Tape, result: Any, function: Any, input: TapeValue, target: TapeValue, **given: Any) -> TapeValue:
+    def plan(
+        tape: Tape,
+        result: NDArray[Any],
+        function: Callable[..., Any],
+        input: TapeValue,
+        target: TapeValue,
+        **given: Any,
+    ) -> TapeValue:
         more = {name: given[name] for name in settings}
         number = NUMBERS[_reduction(given)]
         others = [given[name] for name in tensors]
@@ -43,10 +52,17 @@ def _single(operation: str, *tensors: str, settings: tuple[str, ...] = ()) -> Pl
     return plan
 
 
-def _weighted(operation: Plan, unweighted: Any, divides: bool) -> Plan:
+def _weighted(operation: Plan, unweighted: Callable[..., TapeValue], divides: bool) -> Plan:
     """Return the plan of a loss of which each entry may have a weight."""
 
-    def plan(tape: Tape, result: Any, function: Any, input: TapeValue, target: TapeValue, **given: Any) -> TapeValue:
+    def plan(
+        tape: Tape,
+        result: NDArray[Any],
+        function: Callable[..., Any],
+        input: TapeValue,
+        target: TapeValue,
+        **given: Any,
+    ) -> TapeValue:
         weight = given["weight"]
         if weight is None:
             return operation(tape, result, function, input, target, **given)
@@ -59,26 +75,28 @@ def _weighted(operation: Plan, unweighted: Any, divides: bool) -> Plan:
     return plan
 
 
-def _absolute(tape: Tape, input: TapeValue, target: TapeValue, given: Any) -> TapeValue:
+def _absolute(tape: Tape, input: TapeValue, target: TapeValue, given: Mapping[str, Any]) -> TapeValue:
     return tape.run("abs", tape.run("sub.Tensor", input, target, alpha=1))
 
 
-def _squared(tape: Tape, input: TapeValue, target: TapeValue, given: Any) -> TapeValue:
+def _squared(tape: Tape, input: TapeValue, target: TapeValue, given: Mapping[str, Any]) -> TapeValue:
     return tape.run("pow.Tensor_Scalar", tape.run("sub.Tensor", input, target, alpha=1), exponent=2)
 
 
-def _huber(tape: Tape, input: TapeValue, target: TapeValue, given: Any) -> TapeValue:
+def _huber(tape: Tape, input: TapeValue, target: TapeValue, given: Mapping[str, Any]) -> TapeValue:
     apart, delta = np.abs(input.array - target.array), given["delta"]
     out = np.where(apart < delta, apart**2 / 2, delta * (apart - delta / 2)).astype(input.dtype)
     return tape.run("huber_loss", input, target, out=out, reduction=0, delta=delta)
 
 
-def _l1(tape: Tape, result: Any, function: Any, input: TapeValue, target: TapeValue, **given: Any) -> TapeValue:
+def _l1(
+    tape: Tape, result: NDArray[Any], function: Callable[..., Any], input: TapeValue, target: TapeValue, **given: Any
+) -> TapeValue:
     return reduced(tape, _absolute(tape, input, target, given), _reduction(given))
 
 
 def smooth_l1_loss(
-    tape: Tape, result: Any, function: Any, input: TapeValue, target: TapeValue, **given: Any
+    tape: Tape, result: NDArray[Any], function: Callable[..., Any], input: TapeValue, target: TapeValue, **given: Any
 ) -> TapeValue:
     if given["beta"] == 0:
         return _l1(tape, result, function, input, target, **given)
@@ -86,7 +104,13 @@ def smooth_l1_loss(
 
 
 def kl_div(
-    tape: Tape, result: Any, function: Any, input: TapeValue, target: TapeValue, log_target: bool, **given: Any
+    tape: Tape,
+    result: NDArray[Any],
+    function: Callable[..., Any],
+    input: TapeValue,
+    target: TapeValue,
+    log_target: bool,
+    **given: Any,
 ) -> TapeValue:
     if log_target:
         apart = tape.run("sub.Tensor", target, input, alpha=1)
@@ -101,8 +125,8 @@ def kl_div(
 
 def poisson_nll_loss(
     tape: Tape,
-    result: Any,
-    function: Any,
+    result: NDArray[Any],
+    function: Callable[..., Any],
     input: TapeValue,
     target: TapeValue,
     log_input: bool,
@@ -132,7 +156,14 @@ def _stirling(tape: Tape, x: TapeValue) -> TapeValue:
 
 
 def gaussian_nll_loss(
-    tape: Tape, result: Any, function: Any, input: TapeValue, target: TapeValue, var: Any, full: bool, **given: Any
+    tape: Tape,
+    result: NDArray[Any],
+    function: Callable[..., Any],
+    input: TapeValue,
+    target: TapeValue,
+    var: TapeValue | float,
+    full: bool,
+    **given: Any,
 ) -> TapeValue:
     if not isinstance(var, TapeValue):
         var = TapeValue(np.full(input.shape, var, input.dtype))
@@ -150,7 +181,13 @@ def gaussian_nll_loss(
 
 
 def hinge_embedding_loss(
-    tape: Tape, result: Any, function: Any, input: TapeValue, target: TapeValue, margin: float, **given: Any
+    tape: Tape,
+    result: NDArray[Any],
+    function: Callable[..., Any],
+    input: TapeValue,
+    target: TapeValue,
+    margin: float,
+    **given: Any,
 ) -> TapeValue:
     apart = tape.run("sub.Tensor", np.asarray(margin, input.dtype), input, alpha=1)
     clamped, zeros = tape.run("clamp_min", apart, min=0), np.zeros_like(input.array)
@@ -161,8 +198,8 @@ def hinge_embedding_loss(
 
 def margin_ranking_loss(
     tape: Tape,
-    result: Any,
-    function: Any,
+    result: NDArray[Any],
+    function: Callable[..., Any],
     input1: TapeValue,
     input2: TapeValue,
     target: TapeValue,
@@ -176,7 +213,7 @@ def margin_ranking_loss(
 
 
 def multilabel_margin_loss(
-    tape: Tape, result: Any, function: Any, input: TapeValue, target: TapeValue, **given: Any
+    tape: Tape, result: NDArray[Any], function: Callable[..., Any], input: TapeValue, target: TapeValue, **given: Any
 ) -> TapeValue:
     """The node saves which classes are targets."""
     rows = np.atleast_2d(target.array)
@@ -189,7 +226,13 @@ def multilabel_margin_loss(
 
 
 def multilabel_soft_margin_loss(
-    tape: Tape, result: Any, function: Any, input: TapeValue, target: TapeValue, weight: TapeValue | None, **given: Any
+    tape: Tape,
+    result: NDArray[Any],
+    function: Callable[..., Any],
+    input: TapeValue,
+    target: TapeValue,
+    weight: TapeValue | None,
+    **given: Any,
 ) -> TapeValue:
     log_of = lambda x: tape.run("log_sigmoid_forward", x, buffer=np.exp(-np.abs(x.array)))
     first = tape.run("mul.Tensor", target, log_of(input))
@@ -208,8 +251,8 @@ def _cosine_parts(tape: Tape, x: TapeValue, y: TapeValue, dim: int, more: float 
 
 def cosine_embedding_loss(
     tape: Tape,
-    result: Any,
-    function: Any,
+    result: NDArray[Any],
+    function: Callable[..., Any],
     input1: TapeValue,
     input2: TapeValue,
     target: TapeValue,
@@ -231,7 +274,13 @@ def cosine_embedding_loss(
 
 
 def triplet_margin_loss(
-    tape: Tape, result: Any, function: Any, anchor: TapeValue, positive: TapeValue, negative: TapeValue, **given: Any
+    tape: Tape,
+    result: NDArray[Any],
+    function: Callable[..., Any],
+    anchor: TapeValue,
+    positive: TapeValue,
+    negative: TapeValue,
+    **given: Any,
 ) -> TapeValue:
     p, eps, is_python = given.get("p", 2.0), given.get("eps", 1e-6), "distance_function" in given
     near, far = pairwise(tape, anchor, positive, p, eps), pairwise(tape, anchor, negative, p, eps)
@@ -244,7 +293,12 @@ def triplet_margin_loss(
 
 
 def ctc_loss(
-    tape: Tape, result: Any, function: Any, log_probs: TapeValue, targets: TapeValue, **given: Any
+    tape: Tape,
+    result: NDArray[Any],
+    function: Callable[..., Any],
+    log_probs: TapeValue,
+    targets: TapeValue,
+    **given: Any,
 ) -> TapeValue:
     lengths = {
         name: tuple(int(n) for n in np.ravel(getattr(given[name], "array", given[name])))
@@ -264,7 +318,13 @@ def ctc_loss(
 
 
 def linear_cross_entropy(
-    tape: Tape, result: Any, function: Any, input: TapeValue, linear_weight: TapeValue, target: TapeValue, **given: Any
+    tape: Tape,
+    result: NDArray[Any],
+    function: Callable[..., Any],
+    input: TapeValue,
+    linear_weight: TapeValue,
+    target: TapeValue,
+    **given: Any,
 ) -> TapeValue:
     classes, spread = linear_weight.shape[0], linear_weight.shape[1:-1]
     bias = given["linear_bias"]

@@ -1,19 +1,20 @@
 """Plans of normalizations and of dropout."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from funcnet.operators.graph.composites import contiguous
 from funcnet.operators.graph.plans.single import Plan
-from funcnet.operators.graph.tape import Tape, TapeValue
+from funcnet.operators.graph.tape import Results, Tape, TapeValue
 
 __all__ = ["NORMS", "dropped"]
 
 
-def _statistics(x: Any, axes: tuple[int, ...], eps: float, keepdims: bool = False) -> tuple[Any, Any]:
+def _statistics(x: NDArray[Any], axes: tuple[int, ...], eps: float, keepdims: bool = False) -> tuple[Any, Any]:
     """Return the mean and 1/√(variance + eps), in at least float32."""
     wide = x.astype(np.float64)
     mean, variance = wide.mean(axes, keepdims=keepdims), wide.var(axes, keepdims=keepdims)
@@ -23,8 +24,8 @@ def _statistics(x: Any, axes: tuple[int, ...], eps: float, keepdims: bool = Fals
 
 def layer_norm(
     tape: Tape,
-    result: Any,
-    function: Any,
+    result: NDArray[Any],
+    function: Callable[..., Any],
     input: TapeValue,
     normalized_shape: int | Sequence[int],
     weight: TapeValue | None,
@@ -39,7 +40,14 @@ def layer_norm(
 
 
 def group_norm(
-    tape: Tape, result: Any, function: Any, input: TapeValue, num_groups: int, weight: Any, bias: Any, eps: float
+    tape: Tape,
+    result: NDArray[Any],
+    function: Callable[..., Any],
+    input: TapeValue,
+    num_groups: int,
+    weight: TapeValue | None,
+    bias: TapeValue | None,
+    eps: float,
 ) -> TapeValue:
     n, c = input.shape[:2]
     mean, scale = _statistics(input.array.reshape(n, num_groups, -1), (2,), eps)
@@ -49,7 +57,15 @@ def group_norm(
 
 
 def _batch_norm(
-    tape: Tape, result: Any, x: TapeValue, weight: Any, bias: Any, mean: Any, var: Any, training: bool, eps: float
+    tape: Tape,
+    result: NDArray[Any],
+    x: TapeValue,
+    weight: TapeValue | None,
+    bias: TapeValue | None,
+    mean: TapeValue | NDArray[Any] | None,
+    var: TapeValue | NDArray[Any] | None,
+    training: bool,
+    eps: float,
 ) -> TapeValue:
     empty = np.zeros((0,), x.dtype)
     found = (empty, empty)
@@ -60,7 +76,13 @@ def _batch_norm(
 
 
 def batch_norm(
-    tape: Tape, result: Any, function: Any, input: TapeValue, running_mean: Any, running_var: Any, **others: Any
+    tape: Tape,
+    result: Results,
+    function: Callable[..., Any],
+    input: TapeValue,
+    running_mean: TapeValue | None,
+    running_var: TapeValue | None,
+    **others: Any,
 ) -> Any:
     weight, bias, training, eps = (others[name] for name in ("weight", "bias", "training", "eps"))
     # In training, torch has updated the running statistics by the time that its node is read.
@@ -72,7 +94,13 @@ def batch_norm(
 
 
 def instance_norm(
-    tape: Tape, result: Any, function: Any, input: TapeValue, running_mean: Any, running_var: Any, **others: Any
+    tape: Tape,
+    result: NDArray[Any],
+    function: Callable[..., Any],
+    input: TapeValue,
+    running_mean: TapeValue | None,
+    running_var: TapeValue | None,
+    **others: Any,
 ) -> Any:
     n, c = input.shape[:2]
     repeated = lambda one: None if one is None else tape.run("repeat", one, repeats=(n,))
@@ -91,7 +119,13 @@ def instance_norm(
 
 
 def rms_norm(
-    tape: Tape, result: Any, function: Any, input: TapeValue, normalized_shape: Any, weight: Any, eps: float | None
+    tape: Tape,
+    result: NDArray[Any],
+    function: Callable[..., Any],
+    input: TapeValue,
+    normalized_shape: int | Sequence[int],
+    weight: TapeValue | None,
+    eps: float | None,
 ) -> TapeValue:
     count = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
     eps = float(np.finfo(input.dtype).eps) if eps is None else eps
@@ -103,19 +137,27 @@ def rms_norm(
 
 
 def local_response_norm(
-    tape: Tape, result: Any, function: Any, input: TapeValue, size: int, alpha: float, beta: float, k: float
+    tape: Tape,
+    result: NDArray[Any],
+    function: Callable[..., Any],
+    input: TapeValue,
+    size: int,
+    alpha: float,
+    beta: float,
+    k: float,
 ) -> TapeValue:
-    sides, pool = (size // 2, (size - 1) // 2), {"ceil_mode": False, "count_include_pad": True}
+    sides = (size // 2, (size - 1) // 2)
+    pool: dict[str, Any] = {"ceil_mode": False, "count_include_pad": True}
     square = tape.run("mul.Tensor", input, input)
     if input.ndim == 3:
         padded = tape.run("constant_pad_nd", tape.run("unsqueeze", square, dim=1), pad=(0, 0, *sides))
-        shape = {"kernel_size": (size, 1), "stride": (1, 1), "padding": (0, 0)}
+        shape: dict[str, Any] = {"kernel_size": (size, 1), "stride": (1, 1), "padding": (0, 0)}
         mean = tape.run("squeeze.dim", tape.run("avg_pool2d", padded, **shape, **pool), dim=1)
     else:
         sizes = input.shape
         square = tape.run("view", square, size=(sizes[0], 1, sizes[1], sizes[2], -1))
         padded = tape.run("constant_pad_nd", square, pad=(0, 0, 0, 0, *sides))
-        window = {"kernel_size": (size, 1, 1), "stride": (1, 1, 1), "padding": (0, 0, 0)}
+        window: dict[str, Any] = {"kernel_size": (size, 1, 1), "stride": (1, 1, 1), "padding": (0, 0, 0)}
         mean = tape.run("squeeze.dim", tape.run("avg_pool3d", padded, **window, **pool), dim=1)
         mean = tape.run("view", mean, size=sizes)
     total = tape.run("add.Tensor", tape.run("mul.Tensor", mean, alpha), k, alpha=1)
@@ -123,7 +165,14 @@ def local_response_norm(
 
 
 def normalize(
-    tape: Tape, result: Any, function: Any, input: TapeValue, p: float, dim: Any, eps: float, **_: Any
+    tape: Tape,
+    result: NDArray[Any],
+    function: Callable[..., Any],
+    input: TapeValue,
+    p: float,
+    dim: int | Sequence[int],
+    eps: float,
+    **_: object,
 ) -> TapeValue:
     dims = (dim,) if isinstance(dim, int) else tuple(dim)
     norm = tape.run("linalg_vector_norm", input, ord=p, dim=dims, keepdim=True)
@@ -134,7 +183,14 @@ def normalize(
 # ------------------------------------------------------------------------------------------------------------ dropout
 
 
-def dropped(tape: Tape, result: Any, x: TapeValue, p: float, noise: Any, shift: Any = None) -> TapeValue:
+def dropped(
+    tape: Tape,
+    result: NDArray[Any] | None,
+    x: TapeValue,
+    p: float,
+    noise: NDArray[Any] | None,
+    shift: NDArray[Any] | None = None,
+) -> TapeValue:
     """Multiply by random numbers: zeros, and `1 / (1 - p)` where an entry is kept."""
     if p == 1:
         return tape.run("mul.Tensor", x, np.zeros((), x.dtype), out=result)
@@ -145,7 +201,14 @@ def dropped(tape: Tape, result: Any, x: TapeValue, p: float, noise: Any, shift: 
 
 def _dropout(is_feature: bool = False, is_alpha: bool = False, dims: int = 0) -> Plan:
     def plan(
-        tape: Tape, result: Any, function: Any, input: TapeValue, p: Any, training: bool, rng: Any, **_: Any
+        tape: Tape,
+        result: NDArray[Any],
+        function: Callable[..., Any],
+        input: TapeValue,
+        p: TapeValue | float,
+        training: bool,
+        rng: object,
+        **_: object,
     ) -> TapeValue:
         rate = float(p.array if isinstance(p, TapeValue) else p)
         x, missing = input, dims and input.ndim == dims + 1

@@ -1,23 +1,25 @@
 """Plans of pooling, padding, resizing, and of sampling images."""
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from funcnet.operators.graph.plans.circular import circular
 from funcnet.operators.graph.plans.products import numbers
 from funcnet.operators.graph.plans.single import Plan
-from funcnet.operators.graph.tape import Tape, TapeValue
+from funcnet.operators.graph.tape import Results, Tape, TapeValue
 
 __all__ = ["POOLS"]
 
 
-def _bare(given: Any) -> Any:
+def _bare(given: object) -> Any:
     return given.array if isinstance(given, TapeValue) else given
 
 
-def _with_indices(function: Any, result: Any, arguments: dict[str, Any]) -> tuple[Any, Any]:
+def _with_indices(function: Callable[..., Any], result: Any, arguments: dict[str, Any]) -> tuple[Any, Any]:
     """Return the results of a function and its indices, which are computed again if it has not returned them."""
     if isinstance(result, tuple):
         return result
@@ -25,7 +27,7 @@ def _with_indices(function: Any, result: Any, arguments: dict[str, Any]) -> tupl
     return result, np.asarray(again[1])
 
 
-def _stride(given: Any, size: tuple[int, ...]) -> tuple[int, ...]:
+def _stride(given: int | Sequence[int] | None, size: tuple[int, ...]) -> tuple[int, ...]:
     """Return the steps of a window. Torch notes none if they are the size of the window, except in one dimension."""
     if given is not None:
         return numbers(given, len(size))
@@ -33,7 +35,7 @@ def _stride(given: Any, size: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _max_pool(dims: int) -> Plan:
-    def plan(tape: Tape, result: Any, function: Any, **arguments: Any) -> Any:
+    def plan(tape: Tape, result: Results, function: Callable[..., Any], **arguments: Any) -> Any:
         x, size = arguments["input"], numbers(arguments["kernel_size"], dims)
         stride = _stride(arguments["stride"], size)
         settings = {"kernel_size": size, "stride": stride, "ceil_mode": arguments["ceil_mode"]}
@@ -57,12 +59,12 @@ def _max_pool(dims: int) -> Plan:
 def _avg_pool(dims: int) -> Plan:
     def plan(
         tape: Tape,
-        result: Any,
-        function: Any,
+        result: NDArray[Any],
+        function: Callable[..., Any] | None,
         input: TapeValue,
-        kernel_size: Any,
-        stride: Any,
-        padding: Any,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None,
+        padding: int | Sequence[int],
         ceil_mode: bool,
         count_include_pad: bool,
         divisor_override: int | None = None,
@@ -89,12 +91,12 @@ def _avg_pool(dims: int) -> Plan:
 def _lp_pool(dims: int) -> Plan:
     def plan(
         tape: Tape,
-        result: Any,
-        function: Any,
+        result: NDArray[Any],
+        function: Callable[..., Any],
         input: TapeValue,
         norm_type: float,
-        kernel_size: Any,
-        stride: Any,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None,
         ceil_mode: bool,
     ) -> TapeValue:
         size = numbers(kernel_size, dims)
@@ -110,13 +112,19 @@ def _lp_pool(dims: int) -> Plan:
     return plan
 
 
-def _adaptive_size(given: Any, input: TapeValue, dims: int) -> list[int]:
+def _adaptive_size(given: int | Sequence[int | None] | None, input: TapeValue, dims: int) -> list[int]:
     sizes = numbers(given, dims)
     return [input.shape[n - dims] if size is None else size for n, size in zip(range(dims), sizes, strict=True)]
 
 
 def _adaptive_avg_pool(dims: int) -> Plan:
-    def plan(tape: Tape, result: Any, function: Any, input: TapeValue, output_size: Any) -> TapeValue:
+    def plan(
+        tape: Tape,
+        result: Results,
+        function: Callable[..., Any],
+        input: TapeValue,
+        output_size: int | Sequence[int | None],
+    ) -> TapeValue:
         size = _adaptive_size(output_size, input, dims)
         if dims == 1:
             x = tape.run("unsqueeze", input, dim=-2)
@@ -134,7 +142,7 @@ def _adaptive_avg_pool(dims: int) -> Plan:
 
 
 def _adaptive_max_pool(dims: int) -> Plan:
-    def plan(tape: Tape, result: Any, function: Any, **arguments: Any) -> Any:
+    def plan(tape: Tape, result: Results, function: Callable[..., Any], **arguments: Any) -> Any:
         y, indices = _with_indices(function, result, arguments)
         x = arguments["input"]
         if dims == 1:
@@ -149,7 +157,7 @@ def _adaptive_max_pool(dims: int) -> Plan:
 
 
 def _fractional_max_pool(dims: int) -> Plan:
-    def plan(tape: Tape, result: Any, function: Any, **arguments: Any) -> Any:
+    def plan(tape: Tape, result: Results, function: Callable[..., Any], **arguments: Any) -> Any:
         y, indices = _with_indices(function, result, arguments)
         settings = {
             "kernel_size": numbers(arguments["kernel_size"], dims),
@@ -162,7 +170,14 @@ def _fractional_max_pool(dims: int) -> Plan:
 
 
 def _max_unpool(dims: int) -> Plan:
-    def plan(tape: Tape, result: Any, function: Any, input: TapeValue, indices: TapeValue, **_: Any) -> TapeValue:
+    def plan(
+        tape: Tape,
+        result: NDArray[Any],
+        function: Callable[..., Any],
+        input: TapeValue,
+        indices: TapeValue,
+        **_: object,
+    ) -> TapeValue:
         if dims > 1:
             return tape.run(f"max_unpool{dims}d", input, indices, out=result)
         x = tape.run("unsqueeze", input, dim=-1)
@@ -173,7 +188,13 @@ def _max_unpool(dims: int) -> Plan:
 
 
 def pad(
-    tape: Tape, result: Any, function: Any, input: TapeValue, pad: Any, mode: str, value: float | None
+    tape: Tape,
+    result: NDArray[Any],
+    function: Callable[..., Any],
+    input: TapeValue,
+    pad: Sequence[int],
+    mode: str,
+    value: float | None,
 ) -> TapeValue:
     sides = tuple(int(side) for side in pad)
     if mode == "constant":
@@ -184,21 +205,30 @@ def pad(
     return tape.run(f"{kind}_pad{len(sides) // 2}d", input, out=result, padding=sides)
 
 
-def fold(tape: Tape, result: Any, function: Any, input: TapeValue, output_size: Any, **settings: Any) -> TapeValue:
+def fold(
+    tape: Tape,
+    result: NDArray[Any],
+    function: Callable[..., Any],
+    input: TapeValue,
+    output_size: int | Sequence[int],
+    **settings: Any,
+) -> TapeValue:
     return tape.run("col2im", input, out=result, **{name: numbers(one, 2) for name, one in settings.items()})
 
 
-def unfold(tape: Tape, result: Any, function: Any, input: TapeValue, **settings: Any) -> TapeValue:
+def unfold(
+    tape: Tape, result: NDArray[Any], function: Callable[..., Any], input: TapeValue, **settings: Any
+) -> TapeValue:
     return tape.run("im2col", input, out=result, **{name: numbers(one, 2) for name, one in settings.items()})
 
 
 def interpolate(
     tape: Tape,
-    result: Any,
-    function: Any,
+    result: NDArray[Any],
+    function: Callable[..., Any] | None,
     input: TapeValue,
-    size: Any = None,
-    scale_factor: Any = None,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
@@ -223,27 +253,42 @@ def interpolate(
 
 
 def upsample_nearest(
-    tape: Tape, result: Any, function: Any, input: TapeValue, size: Any, scale_factor: Any
+    tape: Tape,
+    result: NDArray[Any],
+    function: Callable[..., Any],
+    input: TapeValue,
+    size: int | Sequence[int] | None,
+    scale_factor: float | Sequence[float] | None,
 ) -> TapeValue:
     return interpolate(tape, result, None, input, size, scale_factor)
 
 
 def upsample_bilinear(
-    tape: Tape, result: Any, function: Any, input: TapeValue, size: Any, scale_factor: Any
+    tape: Tape,
+    result: NDArray[Any],
+    function: Callable[..., Any],
+    input: TapeValue,
+    size: int | Sequence[int] | None,
+    scale_factor: float | Sequence[float] | None,
 ) -> TapeValue:
     return interpolate(tape, result, None, input, size, scale_factor, "bilinear", True)
 
 
 def affine_grid(
-    tape: Tape, result: Any, function: Any, theta: TapeValue, size: Any, align_corners: bool | None
+    tape: Tape,
+    result: NDArray[Any],
+    function: Callable[..., Any],
+    theta: TapeValue,
+    size: Sequence[int],
+    align_corners: bool | None,
 ) -> TapeValue:
     return tape.run("affine_grid_generator", theta, out=result, size=tuple(size), align_corners=bool(align_corners))
 
 
 def grid_sample(
     tape: Tape,
-    result: Any,
-    function: Any,
+    result: NDArray[Any],
+    function: Callable[..., Any],
     input: TapeValue,
     grid: TapeValue,
     mode: str,

@@ -1,9 +1,10 @@
 """Plans of linear layers, convolutions and embeddings."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from funcnet.operators.graph.composites import linear as linear_of
 from funcnet.operators.graph.composites import reshape
@@ -13,22 +14,27 @@ from funcnet.operators.graph.tape import Tape, TapeValue
 __all__ = ["PRODUCTS", "numbers", "spread_over"]
 
 
-def numbers(given: Any, count: int) -> tuple[Any, ...]:
+def numbers(given: float | Sequence[float | None] | None, count: int) -> tuple[Any, ...]:
     """Return `count` numbers: those that are given, or one for all dimensions."""
     found = tuple(given) if isinstance(given, Sequence | np.ndarray) else (given,) * count
     return found * count if len(found) == 1 else found
 
 
 def linear(
-    tape: Tape, result: Any, function: Any, input: TapeValue, weight: TapeValue, bias: TapeValue | None
+    tape: Tape,
+    result: NDArray[Any],
+    function: Callable[..., Any],
+    input: TapeValue,
+    weight: TapeValue,
+    bias: TapeValue | None,
 ) -> TapeValue:
     return linear_of(tape, input, weight, bias)
 
 
 def bilinear(
     tape: Tape,
-    result: Any,
-    function: Any,
+    result: NDArray[Any],
+    function: Callable[..., Any],
     input1: TapeValue,
     input2: TapeValue,
     weight: TapeValue,
@@ -51,8 +57,8 @@ def spread_over(tape: Tape, x: TapeValue, dims: int) -> TapeValue:
 def _convolution(dims: int, is_transposed: bool = False) -> Plan:
     def plan(
         tape: Tape,
-        result: Any,
-        function: Any,
+        result: NDArray[Any],
+        function: Callable[..., Any],
         input: TapeValue,
         weight: TapeValue,
         bias: TapeValue | None,
@@ -89,21 +95,27 @@ def _convolution(dims: int, is_transposed: bool = False) -> Plan:
 
 
 def conv_tbc(
-    tape: Tape, result: Any, function: Any, input: TapeValue, weight: TapeValue, bias: TapeValue, pad: int
+    tape: Tape,
+    result: NDArray[Any],
+    function: Callable[..., Any],
+    input: TapeValue,
+    weight: TapeValue,
+    bias: TapeValue,
+    pad: int,
 ) -> TapeValue:
     return tape.run("conv_tbc", input, weight, bias, out=result, pad=pad)
 
 
 def embedding(
     tape: Tape,
-    result: Any,
-    function: Any,
+    result: NDArray[Any],
+    function: Callable[..., Any],
     input: TapeValue,
     weight: TapeValue,
     padding_idx: int | None,
     scale_grad_by_freq: bool,
     sparse: bool,
-    **_: Any,
+    **_: object,
 ) -> TapeValue:
     if padding_idx is None:
         padding_idx = -1
@@ -113,8 +125,8 @@ def embedding(
 
 def embedding_bag(
     tape: Tape,
-    result: Any,
-    function: Any,
+    result: NDArray[Any],
+    function: Callable[..., Any],
     input: TapeValue,
     weight: TapeValue,
     offsets: TapeValue | None,
@@ -138,7 +150,9 @@ def embedding_bag(
     )
 
 
-def _bags(ids: Any, starts: Any, has_end: bool, padding: int, mode: int, weight: TapeValue) -> dict[str, Any]:
+def _bags(
+    ids: NDArray[Any], starts: NDArray[Any], has_end: bool, padding: int, mode: int, weight: TapeValue
+) -> dict[str, Any]:
     """Return the bag of each id, the size of each bag, and the place of the maximum in each column."""
     bags = len(starts) - has_end
     which = np.searchsorted(starts[:bags], np.arange(len(ids)), side="right") - 1

@@ -13,7 +13,7 @@ import numpy as np
 from funcnet.operators.graph.composites import contiguous, linear, matmul
 from funcnet.operators.graph.plans.norms import dropped
 from funcnet.operators.graph.plans.single import Plan
-from funcnet.operators.graph.tape import Tape, TapeValue
+from funcnet.operators.graph.tape import Results, Tape, TapeValue
 
 __all__ = ["RECURRENT"]
 
@@ -68,7 +68,14 @@ STEPS: dict[str, Step] = {
 
 
 def _cell(name: str) -> Plan:
-    def plan(tape: Tape, result: Any, function: Any, input: TapeValue, hx: Any, **given: Any) -> Any:
+    def plan(
+        tape: Tape,
+        result: Results,
+        function: Callable[..., Any],
+        input: TapeValue,
+        hx: Any,
+        **given: Any,
+    ) -> Any:
         state = tuple(hx) if name == "lstm" else (hx,)
         inputs = lambda: linear(tape, input, given["w_ih"], given["b_ih"])
         found = STEPS[name](tape, inputs, state, (given["w_hh"], given["b_hh"]))
@@ -110,8 +117,8 @@ def _fused(
 def _layers(name: str) -> Plan:
     def plan(
         tape: Tape,
-        result: Any,
-        function: Any,
+        result: Results,
+        function: Callable[..., Any],
         input: TapeValue,
         hx: Any,
         params: Sequence[TapeValue],
@@ -121,7 +128,7 @@ def _layers(name: str) -> Plan:
         train: bool,
         bidirectional: bool,
         batch_first: bool,
-        **_: Any,
+        **_: object,
     ) -> Any:
         x = tape.run("transpose.int", input, dim0=0, dim1=1) if batch_first else input
         directions = 2 if bidirectional else 1

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from jax.typing import DTypeLike
+from numpy.typing import NDArray
 
 from funcnet.operators.graph.tape import Tape, TapeValue
 
@@ -12,7 +14,7 @@ __all__ = ["SINGLE"]
 Plan = Callable[..., Any]
 
 
-def single(operation: str, *settings: str, **fixed: Any) -> Plan:
+def single(operation: str, *settings: str, **fixed: float) -> Plan:
     """Return the plan of a function of one array that is one operation.
 
     Args:
@@ -21,27 +23,31 @@ def single(operation: str, *settings: str, **fixed: Any) -> Plan:
         **fixed: other values that it saves.
     """
 
-    def plan(tape: Tape, result: Any, function: Any, input: TapeValue, **arguments: Any) -> TapeValue:
+    def plan(
+        tape: Tape, result: NDArray[Any], function: Callable[..., Any], input: TapeValue, **arguments: Any
+    ) -> TapeValue:
         return tape.run(operation, input, out=result, **{name: arguments[name] for name in settings}, **fixed)
 
     return plan
 
 
-def logsigmoid(tape: Tape, result: Any, function: Any, input: TapeValue) -> TapeValue:
+def logsigmoid(tape: Tape, result: NDArray[Any], function: Callable[..., Any], input: TapeValue) -> TapeValue:
     buffer = np.exp(-np.abs(input.array))
     return tape.run("log_sigmoid_forward", input, out=result, buffer=buffer)
 
 
-def softsign(tape: Tape, result: Any, function: Any, input: TapeValue) -> TapeValue:
+def softsign(tape: Tape, result: NDArray[Any], function: Callable[..., Any], input: TapeValue) -> TapeValue:
     below = tape.run("add.Tensor", tape.run("abs", input), 1, alpha=1)
     return tape.run("div.Tensor", input, below, out=result)
 
 
-def tanhshrink(tape: Tape, result: Any, function: Any, input: TapeValue) -> TapeValue:
+def tanhshrink(tape: Tape, result: NDArray[Any], function: Callable[..., Any], input: TapeValue) -> TapeValue:
     return tape.run("sub.Tensor", input, tape.run("tanh", input), out=result, alpha=1)
 
 
-def prelu(tape: Tape, result: Any, function: Any, input: TapeValue, weight: TapeValue) -> TapeValue:
+def prelu(
+    tape: Tape, result: NDArray[Any], function: Callable[..., Any], input: TapeValue, weight: TapeValue
+) -> TapeValue:
     size = [1] * input.ndim
     if input.ndim > 1:
         size[1] = weight.array.size
@@ -50,7 +56,14 @@ def prelu(tape: Tape, result: Any, function: Any, input: TapeValue, weight: Tape
 
 
 def rrelu(
-    tape: Tape, result: Any, function: Any, input: TapeValue, lower: float, upper: float, training: bool, **others: Any
+    tape: Tape,
+    result: NDArray[Any],
+    function: Callable[..., Any],
+    input: TapeValue,
+    lower: float,
+    upper: float,
+    training: bool,
+    **others: Any,
 ) -> TapeValue:
     noise = np.zeros_like(input.array)
     if training:
@@ -68,7 +81,13 @@ def default_dim(ndim: int) -> int:
 
 def _softmax_of(operation: str, negates: bool = False) -> Plan:
     def plan(
-        tape: Tape, result: Any, function: Any, input: TapeValue, dim: int | None = None, dtype: Any = None, **_: Any
+        tape: Tape,
+        result: NDArray[Any],
+        function: Callable[..., Any],
+        input: TapeValue,
+        dim: int | None = None,
+        dtype: DTypeLike | None = None,
+        **_: object,
     ) -> TapeValue:
         x = tape.run("neg", input) if negates else input
         if dtype is not None and np.dtype(dtype) != x.dtype:
@@ -79,7 +98,14 @@ def _softmax_of(operation: str, negates: bool = False) -> Plan:
 
 
 def gumbel_softmax(
-    tape: Tape, result: Any, function: Any, logits: TapeValue, tau: float, hard: bool, dim: int, **others: Any
+    tape: Tape,
+    result: NDArray[Any],
+    function: Callable[..., Any],
+    logits: TapeValue,
+    tau: float,
+    hard: bool,
+    dim: int,
+    **others: Any,
 ) -> TapeValue:
     rng = others["rng"].array if isinstance(others["rng"], TapeValue) else others["rng"]
     soft = np.asarray(function(logits.array, tau, False, dim=dim, rng=rng)) if hard else result
