@@ -96,7 +96,8 @@ def parse(arguments: list[str]) -> Parsed:
         functools.reduce(operator.or_, kinds),
         prog="funcnet",
         args=arguments,
-        description="BERT from raw text on JAX. Set FUNCNET_TRACEBACK=1 to see the traceback of an error.",
+        description="BERT from raw text on JAX. Set FUNCNET_TRACEBACK=1 to see the traceback of an error. "
+        "`funcnet --version` prints the versions of funcnet and JAX.",
         config=(tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, *options),
         **({} if resumed is None else {"default": resumed}),
     )

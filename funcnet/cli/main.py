@@ -6,7 +6,9 @@ interpreter shuts down, this exception causes a traceback or a segmentation faul
 """
 
 import contextlib
+import importlib.metadata
 import os
+import platform
 import signal
 import sys
 import threading
@@ -24,7 +26,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line.
 
     Args:
-        arguments: command-line arguments. By default, the arguments of the process are used.
+        arguments: command-line arguments. By default, the arguments of the process are used. `--version` alone prints
+            the versions of funcnet, JAX and Python.
 
     Raises:
         SystemExit: at the end. The exit code is that of the command: usually 0 for success; 2 if arguments, data or
@@ -32,6 +35,11 @@ def main(arguments: list[str] | None = None) -> None:
             the pipe.
         ValueError, OSError: instead of exit code 2, if the environment variable FUNCNET_TRACEBACK is set.
     """
+    given = sys.argv[1:] if arguments is None else arguments
+    if given == ["--version"]:
+        packages = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("funcnet", "jax", "jaxlib"))
+        print(f"{packages}, Python {platform.python_version()}")
+        raise SystemExit(0)
     if arguments is None:
         use_huge_pages()
     parsed = None
@@ -39,7 +47,7 @@ def main(arguments: list[str] | None = None) -> None:
         from funcnet.cli.commands import moved_path_hint, parse  # takes about a second
 
         try:
-            parsed = parse(sys.argv[1:] if arguments is None else arguments)
+            parsed = parse(given)
             with warnings.catch_warnings(), _raising():
                 warnings.showwarning = _show_warning
                 code = parsed.run(parsed.settings)

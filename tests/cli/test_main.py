@@ -3,10 +3,13 @@
 import random
 import signal
 import sys
+from importlib.metadata import version
 
+import jax
 import numpy as np
 import pytest
 
+from funcnet.cli import main
 from funcnet.heads.text import Classify
 from funcnet.tasks.finetuning import directory
 from funcnet.text import load_tokenizer
@@ -70,3 +73,9 @@ def test_an_interrupt_gives_one_line_and_130(arguments, tmp_path, name):
         last = output.strip().split("\n")[-1]
         assert "interrupted" in last or "Stopped" in last or "Continue" in last, (calls, output)
         assert not list(folder.glob(".*.part"))
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out.startswith(f"funcnet {version('funcnet')}, jax {jax.__version__}, jaxlib ")
