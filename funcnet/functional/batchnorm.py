@@ -328,7 +328,8 @@ def normalise_batch_jvp(eps: float, names: Any, groups: Groups, primals: Any, ta
     a, b = vary_like(jnp.stack([a, b]), x)
     if mask is None and has_kernel(x):
         shifted = lambda x, scale, shift: native.scale_channels(x, mean, rest, scale, shift)
-        dy = jax.jvp(shifted, (x, scale, jnp.zeros_like(scale)), (dx, b * per_std, a))[1]
+        primals = (x, *(vary_like(one, x) for one in (scale, jnp.zeros_like(scale))))
+        dy = jax.jvp(shifted, primals, (dx, b * per_std, a))[1]
     else:
         normal = centred * spread(per_std, x.ndim)
         dy = dx32 * spread(scale, x.ndim) + spread(a, x.ndim) + normal * spread(b, x.ndim)

@@ -135,3 +135,14 @@ def test_gates_that_saturate_and_nan():
     expected = [np.full((1, 3), np.tanh(2.0)), np.zeros((1, 3))]
     close(run()[:2], expected)
     assert np.isnan(run()[2]).ravel().tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_shard_map(name):
+    arrays = arrays_of(name, 6, 16, 4, 8)
+    loss = lambda *given: sum((one**2).sum() for one in layer(F, name, *given))
+    specs = tuple(jax.P(None, "rows") if one.ndim == 3 else jax.P() for one in arrays)
+    total = lambda *given: jax.lax.psum(loss(*given), "rows")
+    sharded = jax.shard_map(total, mesh=MESH, in_specs=specs, out_specs=jax.P())
+    every = tuple(range(len(arrays)))
+    close(jax.jit(jax.grad(sharded, every))(*arrays), jax.jit(jax.grad(loss, every))(*arrays), 1e-5)

@@ -102,3 +102,22 @@ def test_devices_share_the_images():
     text = run.lower(*placed).compile().as_text()
     assert "funcnet_row_products" in text and not re.search("all-gather|all-to-all|collective-permute", text)
     close(run(*placed), run(*arrays), 1e-5)
+
+
+def test_statistics_of_all_devices_in_shard_map():
+    arrays = arrays_of((8, 4, 6, 6))
+
+    def loss(x, weight, bias, name=None):
+        zeros = jnp.zeros(x.shape[1])
+        y = F.batch_norm(x, zeros, zeros + 1, weight, bias, training=True, axis_name=name)[0]
+        return (y**3).sum() if name is None else jax.lax.psum((y**3).sum(), name)
+
+    sharded = jax.shard_map(
+        lambda *given: loss(*given, name="rows"),
+        mesh=MESH,
+        in_specs=(jax.P("rows"), jax.P(), jax.P()),
+        out_specs=jax.P(),
+    )
+    run = jax.jit(jax.grad(sharded, (0, 1, 2)))
+    assert "@funcnet_row_products" in run.lower(*arrays).as_text()
+    close(run(*arrays), jax.jit(jax.grad(loss, (0, 1, 2)))(*arrays), 1e-5)
