@@ -23,7 +23,8 @@ import numpy as np
 
 Tree = dict[str, Any]
 Patterns = str | Iterable[str]
-STACKED = "*"  # the segment for all layers of a stack, whose leaves have a leading axis of layers
+STACKED = "*"
+"""The segment of a name for all layers of a stack, whose leaves have a leading axis of layers."""
 
 __all__ = [
     "STACKED",

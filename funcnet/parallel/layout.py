@@ -32,6 +32,7 @@ from funcnet.random import is_key, wrap_keys
 __all__ = ["Kind", "Layout", "make_layout"]
 
 Kind = Literal["pmap", "shard_map", "jit"]
+"""The way in which a step runs on several devices."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -92,4 +92,7 @@ def _at_least(part: str, dtype: Any, least: Any) -> None:
 
 
 FLOAT32 = Precision()
+"""Parameters, computation and gradients in float32."""
+
 BFLOAT16 = Precision(compute=jnp.bfloat16)
+"""Parameters in float32, computation in bfloat16."""

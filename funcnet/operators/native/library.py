@@ -19,6 +19,7 @@ R = TypeVar("R")
 # A part of the key of JAX's caches of traced programs: a program that was traced with kernels is not used without them.
 # Off unless FUNCNET_NATIVE=1: docs/decisions/2026-11-28-native-kernels.md says why.
 allowed = jax.make_user_context(os.environ.get("FUNCNET_NATIVE") == "1")
+"""Whether programs may use kernels: `with allowed(True):` allows them in programs that are traced inside it."""
 
 LIBRARIES = {
     "kernels": Library(("normalization.cc", "softmax.cc"), "normalisation and softmax"),
