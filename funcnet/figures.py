@@ -12,7 +12,10 @@ if TYPE_CHECKING:  # the import takes half a second
 __all__ = ["COLOURS", "GREY", "new_figure", "plain", "write_figure"]
 
 COLOURS = ("#2a6f97", "#d1603d", "#4f772d", "#7b4fa3")
+"""The colours of curves, in their order."""
+
 GREY = "#6b7280"
+"""The colour of lines in the background."""
 
 
 def new_figure(width: float, height: float) -> Any:

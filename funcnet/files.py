@@ -33,6 +33,7 @@ __all__ = [
 
 POLL = 0.2  # seconds between attempts to lock a folder
 DIGESTS = "digests.json"
+"""The file in a folder that has the SHA-256 of all others."""
 
 
 @contextlib.contextmanager

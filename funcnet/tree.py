@@ -27,7 +27,8 @@ Params = Tree  # the arrays that an optimizer moves, as `net.init` returns them:
 State = Tree  # the buffers of a net, such as running statistics, in the same form
 PyTree = Any  # an array, or any nesting of tuples, lists, dicts and other containers of JAX with arrays as leaves
 Patterns = str | Iterable[str]
-STACKED = "*"  # the segment for all layers of a stack, whose leaves have a leading axis of layers
+STACKED = "*"
+"""The segment of a name for all layers of a stack, whose leaves have a leading axis of layers."""
 
 __all__ = [
     "STACKED",

@@ -1,6 +1,7 @@
 # Sourced by the other scripts, with the extra to install as $1: makes .venv once, installs the package, sets PATH.
 # FUNCNET_PYTHON is the interpreter (default: python3 or the first of 3.11, 3.12, … found); FUNCNET_VENV is the folder.
-# For the tests, pip installs the versions of requirements/test.txt; with FUNCNET_PINS=0, the newest ones.
+# For the tests, pip installs the versions of requirements/test.txt, and for the reference also those of
+# requirements/reference.txt; with FUNCNET_PINS=0, the newest ones.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 venv=${FUNCNET_VENV:-$root/.venv}
@@ -24,13 +25,15 @@ fi
 
 # Install again only after a change of the requirements.
 stamp="$venv/.installed-$extras"
-wanted="$root $(cat "$root/pyproject.toml" "$root/requirements/test.txt" "$root/tests/real_data.txt" | cksum)"
+wanted="$root $(cat "$root/pyproject.toml" "$root/requirements/"*.txt "$root/tests/real_data.txt" | cksum)"
 if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
   echo "funcnet: installing into $venv (one or two minutes the first time)" >&2
+  # A variable, because it also applies to what builds the package.
+  case "${FUNCNET_PINS:-1}-$extras" in
+    1-test) export PIP_CONSTRAINT="$root/requirements/test.txt" ;;
+    1-reference) export PIP_CONSTRAINT="$root/requirements/test.txt $root/requirements/reference.txt" ;;
+  esac
   if [ "$extras" = test ]; then
-    if [ "${FUNCNET_PINS:-1}" = 1 ]; then
-      export PIP_CONSTRAINT="$root/requirements/test.txt" # a variable, because it also applies to what builds the package
-    fi
     # Install the pinned CPU build of torch first: otherwise pip may choose a build with gigabytes of CUDA.
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "torch==2.13.0"
   fi

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Writes requirements/test.txt: the newest versions that pyproject.toml allows, which scripts/test.sh then installs.
+# Writes requirements/test.txt: the newest versions that pyproject.toml allows, which scripts/test.sh then installs; and
+# requirements/reference.txt: what scripts/reference.sh installs in addition.
 #   sh scripts/pin.sh
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -11,4 +12,9 @@ FUNCNET_PINS=0 FUNCNET_VENV="$work/venv" sh "$root/scripts/test.sh" --version
   echo "# The versions that scripts/test.sh installs, on Python 3.11. Written by scripts/pin.sh."
   "$work/venv/bin/python" -m pip freeze --exclude-editable | sed 's/+cpu$//' | sort -f
 } > "$work/test.txt"
-mv "$work/test.txt" "$root/requirements/test.txt"
+PIP_CONSTRAINT="$work/test.txt" "$work/venv/bin/python" -m pip install --quiet -e "$root[reference]"
+{
+  echo "# The versions that scripts/reference.sh installs besides those of test.txt. Written by scripts/pin.sh."
+  "$work/venv/bin/python" -m pip freeze --exclude-editable | sed 's/+cpu$//' | sort -f | grep -vxFf "$work/test.txt"
+} > "$work/reference.txt"
+mv "$work/test.txt" "$work/reference.txt" "$root/requirements/"

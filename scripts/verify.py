@@ -125,7 +125,10 @@ def _export() -> int:
 
 def _docs() -> int:
     _fetch("tests.porting.packages")
-    return _tests(*(str(p.relative_to(ROOT)) for p in sorted((ROOT / "tests").glob("test_*.py"))), "funcnet")
+    passed = _tests(*(str(p.relative_to(ROOT)) for p in sorted((ROOT / "tests").glob("test_*.py"))), "funcnet")
+    with tempfile.TemporaryDirectory() as out:  # the tests of `funcnet` have run the examples
+        _run(["sh", "scripts/reference.sh", "--no-examples", "--out", f"{out}/reference"])
+    return passed
 
 
 def _tasks() -> int:
@@ -249,7 +252,7 @@ AREAS = {
         lambda: _tests("tests/tasks/quantizing"),
     ),
     "docs": Area(
-        "notebooks, the README, pages, the heads of the benchmarks",
+        "notebooks, the README, pages, examples, the reference, the heads of the benchmarks",
         "docs notebooks README.md scripts",
         _docs,
     ),

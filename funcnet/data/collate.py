@@ -394,7 +394,7 @@ default_collate_fn_map: CollateFns = MappingProxyType(
         (np.bool_, np.number): _stack_numbers,
         float: _stack_numbers,
         int: _stack_numbers,
-        str: _list,
-        bytes: _list,
+        **dict.fromkeys((str, bytes), _list),
     }
 )
+"""The functions with which `collate` makes batches of items, by the types of the items, as in torch."""

@@ -17,7 +17,8 @@ from funcnet.functional.context_parallel import Drop, How, attend_in_parts
 
 __all__ = ["CONTEXT", "attend_on_mesh", "check_length", "context_parts", "context_size"]
 
-CONTEXT = "context"  # the mesh axis along which sequences are sharded
+CONTEXT = "context"
+"""The mesh axis along which sequences are sharded."""
 
 
 def context_size() -> int:

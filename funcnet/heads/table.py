@@ -14,6 +14,7 @@ TRAINED: tuple[type[TrainedHead], ...] = (Classify, Labels, Regress, Tokens, Cho
 """The heads that `funcnet finetune` trains."""
 
 HEADS: tuple[type[Head], ...] = (MaskedWords, *TRAINED)
+"""All heads: those of `TRAINED`, and the one that fills masks."""
 
 
 def trained_head(name: str) -> type[TrainedHead]:

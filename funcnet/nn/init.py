@@ -24,6 +24,7 @@ from funcnet.nn import init_arrays
 from funcnet.nn.init_arrays import calculate_gain, fans
 
 Init = Callable[[jax.Array, tuple[int, ...], Any], jax.Array]
+"""The type of an init: a function of a key, a shape and a dtype, which returns an array."""
 
 __all__ = [
     "Init",

@@ -15,7 +15,8 @@ from funcnet.optim.hyperparameters import check_adam, check_decay, check_rate, c
 
 __all__ = ["NO_DECAY", "BertAdamState", "bert_adamw", "scale_by_bert_adam"]
 
-NO_DECAY = ("**.bias", "**.LayerNorm")  # BERT's rule, for Hugging Face's names of BERT's parameters
+NO_DECAY = ("**.bias", "**.LayerNorm")
+"""The parameters without weight decay by BERT's rule, under Hugging Face's names of BERT's parameters."""
 
 
 class BertAdamState(NamedTuple):

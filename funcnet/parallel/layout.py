@@ -34,6 +34,7 @@ from funcnet.tree import PyTree
 __all__ = ["Kind", "Layout", "make_layout"]
 
 Kind = Literal["pmap", "shard_map", "jit"]
+"""The way in which a step runs on several devices."""
 
 
 @dataclasses.dataclass(frozen=True)

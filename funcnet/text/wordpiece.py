@@ -15,6 +15,8 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 __all__ = ["SPECIAL_TOKENS", "bert_tokenizer", "train_wordpiece"]
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+"""BERT's special tokens, in the order of their ids."""
+
 PREFIX = "##"
 
 

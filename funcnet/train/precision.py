@@ -94,4 +94,7 @@ def _at_least(part: str, dtype: DTypeLike, least: DTypeLike) -> None:
 
 
 FLOAT32 = Precision()
+"""Parameters, computation and gradients in float32."""
+
 BFLOAT16 = Precision(compute=jnp.bfloat16)
+"""Parameters in float32, computation in bfloat16."""

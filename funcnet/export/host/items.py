@@ -111,6 +111,8 @@ class HostGlobal:
 
 
 HostItem = HostFunction | HostMemory | HostTable | HostGlobal
+"""What the host provides for an import."""
+
 _KNOWN = tuple(sorted(set(VALUE_TYPES.values()) - {"v128"}))  # no host language has values of v128
 _MOST: Mapping[str, str] = MappingProxyType({"memory": "65536 pages", "table": "4294967295 elements"})
 

@@ -108,6 +108,7 @@ class GlobalType:
 
 
 ExternType = FunctionType | MemoryType | TableType | GlobalType
+"""The type of an import or export."""
 
 
 def mismatch(expected: ExternType, found: ExternType) -> str | None:

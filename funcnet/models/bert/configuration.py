@@ -14,8 +14,6 @@ from funcnet.models.bert.activation import activation
 
 __all__ = ["PRESETS", "BertConfig"]
 
-# layers, width, heads; the intermediate layer is four times as wide.
-# Turc et al. 2019 (tiny to medium), Devlin et al. 2018 (base, large).
 PRESETS: Mapping[str, tuple[int, int, int]] = MappingProxyType(
     {
         "tiny": (2, 128, 2),
@@ -26,6 +24,9 @@ PRESETS: Mapping[str, tuple[int, int, int]] = MappingProxyType(
         "large": (24, 1024, 16),
     }
 )
+"""{name: (layers, width, heads)}; the intermediate layer is four times as wide. Turc et al. 2019 (tiny to medium),
+Devlin et al. 2018 (base, large).
+"""
 
 # Options of Hugging Face's BertConfig that change the computation, with the only value that is supported here.
 _REQUIRED: Mapping[str, Any] = MappingProxyType(

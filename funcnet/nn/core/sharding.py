@@ -24,9 +24,17 @@ from funcnet.tree import PyTree
 
 __all__ = ["CONTEXT", "DATA", "FSDP", "TENSOR", "Rules", "Sharded", "anchored", "rules"]
 
-DATA = "data"  # the mesh axis along which batches are sharded; the `axis_name` of collectives
-FSDP = "fsdp"  # batches, parameters and optimizer state are sharded along it; parameters are gathered when a layer runs
-TENSOR = "tensor"  # layers are sharded along it: their heads, hidden units and words
+DATA = "data"
+"""The mesh axis along which batches are sharded; the `axis_name` of collectives."""
+
+FSDP = "fsdp"
+"""The mesh axis along which batches, parameters and optimizer state are sharded. Parameters are gathered when a layer
+runs.
+"""
+
+TENSOR = "tensor"
+"""The mesh axis along which layers are sharded: their heads, hidden units and words."""
+
 # along CONTEXT, sequences are sharded; attention exchanges keys and values (`funcnet.functional.context_mesh`)
 FREE = PartitionSpec.UNCONSTRAINED
 

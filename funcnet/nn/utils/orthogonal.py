@@ -44,8 +44,8 @@ def orthogonal(
             orthogonalised weight, at the point at which the map is best conditioned. If `use_trivialization` is False,
             Q starts as the orthogonalised weight only with 'householder'.
 
-    Params: `parametrizations.<name>.original` has the shape of the weight. State: with trivialization,
-    `parametrizations.<name>.0.base` has the shape (…, n, n).
+    Params: `parametrizations.<name>.original` has the shape of the weight.
+    State: with trivialization, `parametrizations.<name>.0.base` has the shape (…, n, n).
 
     Raises:
         ValueError: if there is no such parameter, it has fewer than two dimensions, the map is unknown, or the map is

@@ -122,8 +122,9 @@ def spectral_norm(
         dim: dimension of the weight that belongs to the outputs of the layer. This dimension becomes the rows of W as a
             matrix (h, w). The default is 1 for transposed convolutions, else 0.
 
-    Params: `parametrizations.<name>.original`. State: `parametrizations.<name>.0._u` (h,) and `._v` (w,). Checkpoints
-    with `<name>_orig`, `<name>_u` and `<name>_v` can be loaded.
+    Params: `parametrizations.<name>.original`.
+    State: `parametrizations.<name>.0._u` (h,) and `._v` (w,). Checkpoints with `<name>_orig`,
+    `<name>_u` and `<name>_v` can be loaded.
 
     Raises:
         ValueError: if there is no such parameter or dimension, or `n_power_iterations` is not positive.

@@ -18,6 +18,7 @@ R = TypeVar("R")
 
 # A part of the key of JAX's caches of traced programs: a program that was traced with kernels is not used without them.
 allowed = jax.make_user_context(os.environ.get("FUNCNET_NATIVE") != "0")
+"""Whether programs may use kernels: `with allowed(False):` forbids them in programs that are traced inside it."""
 
 LIBRARIES = {
     "kernels": Library(

@@ -133,7 +133,8 @@ class Dense(Layer):
         kernel_constraint, bias_constraint: `MaxNorm`, or a function that is applied after each update.
         input_shape, input_dim, name: see `Layer`.
 
-    Params: kernel (F, U) and bias (U,). Call: (B, …, F) -> (B, …, U).
+    Params: kernel (F, U) and bias (U,).
+    Call: (B, …, F) -> (B, …, U).
 
     Example:
         >>> Dense(12, activation="relu").shape((8,))
@@ -260,7 +261,8 @@ class BatchNormalization(Layer):
         center, scale: whether to learn beta and gamma.
         input_shape, input_dim, name: see `Layer`.
 
-    Params: gamma (F,) and beta (F,). State: moving_mean (F,) and moving_variance (F,).
+    Params: gamma (F,) and beta (F,).
+    State: moving_mean (F,) and moving_variance (F,).
 
     Example:
         >>> BatchNormalization().shape((8,))

@@ -19,7 +19,8 @@ from funcnet.tasks.pretraining_data.masking import Masking, given_masks
 __all__ = ["IGNORE", "Masks", "PretrainingDataset", "evaluation_batches", "fill_batch"]
 
 Masks = Literal["of the visit", "of the pass"]
-IGNORE = -100  # a label that losses ignore. It equals `funcnet.losses.IGNORE`, which would make workers import JAX.
+IGNORE = -100  # equals `funcnet.losses.IGNORE`, which would make workers import JAX
+"""A label that losses ignore."""
 
 
 @dataclass(frozen=True)
