@@ -1,6 +1,7 @@
 """LSTM and GRU layers by kernels, beside torch in float64 and beside XLA's loops."""
 
 import re
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,12 @@ from funcnet.operators import native
 MESH = jax.make_mesh((8,), ("rows",), axis_types=(jax.sharding.AxisType.Auto,))
 GATES = {"lstm": 4, "gru": 3}
 SIZES = [(5, 1, 3, 19), (4, 7, 8, 16), (3, 13, 2, 33)]  # time, batch, input, hidden
+
+
+@pytest.fixture(autouse=True)
+def _kernels() -> Iterator[None]:
+    with native.allowed(True):
+        yield
 
 
 def arrays_of(name, time, batch, width, hidden):
