@@ -15,9 +15,10 @@ from jax.typing import DTypeLike
 
 from funcnet import random
 from funcnet.nn import Module, Parameter
-from funcnet.nn.core import binding, computed
+from funcnet.nn.core import binding
+from funcnet.nn.core.module_tree import Node, description_of, frame_of
 from funcnet.nn.core.parameter import Computed
-from funcnet.nn.core.parts import Node, description_of, frame_of
+from funcnet.nn.module import computed_attributes
 
 __all__ = ["Foreign", "Place", "Whole", "dotted", "training_arguments"]
 
@@ -127,7 +128,7 @@ class Foreign(Module):
     def __init__(self) -> None:
         super().__init__()
         self.places = ()
-        computed.place(self, Whole("foreign"))
+        computed_attributes.place(self, Whole("foreign"))
 
     def mirror(self, leaves: Mapping[str, tuple[type, Any]], kinds: Mapping[str, str], where: str) -> None:
         """Add the arrays of the foreign module to this description as parameters and buffers.

@@ -14,7 +14,7 @@ from funcnet.bridges.foreign import Foreign, dotted, training_arguments
 from funcnet.bridges.trees import whole
 from funcnet.nn import Buffer, Parameter
 from funcnet.nn.core import binding
-from funcnet.nn.core.parts import description_of, frame_of
+from funcnet.nn.core.module_tree import description_of, frame_of
 from funcnet.tree import Tree
 
 Variables = dict[str, Any]

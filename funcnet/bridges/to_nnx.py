@@ -12,7 +12,7 @@ from flax import nnx
 from funcnet import tree
 from funcnet.bridges.trees import check_module, whole
 from funcnet.nn import Buffer, Module, Parameter
-from funcnet.nn.core.parts import leaves
+from funcnet.nn.core.module_tree import leaves
 from funcnet.tree import PyTree, Tree
 
 __all__ = ["Branch", "FrozenParam", "ToNNX"]

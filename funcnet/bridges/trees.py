@@ -5,7 +5,7 @@ from typing import Any
 
 from funcnet import tree
 from funcnet.nn import Buffer, Module, Parameter
-from funcnet.nn.core.parts import LeafPlace, build
+from funcnet.nn.core.module_tree import LeafPlace, build
 from funcnet.tree import Tree
 
 __all__ = ["check_module", "pruned", "whole"]

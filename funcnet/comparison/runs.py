@@ -17,7 +17,7 @@ import numpy as np
 from funcnet import nn, tree
 from funcnet.comparison.torch_objects import TorchModule, TorchTensor
 from funcnet.nn.core.call import call_name
-from funcnet.nn.core.capture import capture_all
+from funcnet.nn.inspection.capture import capture_all
 from funcnet.tree import Params, PyTree, State
 
 __all__ = ["Run", "array", "run_ours", "run_torch"]

@@ -23,19 +23,18 @@ from funcnet.nn.container import ModuleDict, ModuleList, Sequential
 from funcnet.nn.conv import Conv1d, Conv2d, Conv3d
 from funcnet.nn.conv_transpose import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from funcnet.nn.core.absent import ABSENT as _ABSENT
-from funcnet.nn.core.capture import capture, capture_gradients
-from funcnet.nn.core.checked import checked, checking_hooks
-from funcnet.nn.core.hooks import Hooks, RemovableHandle
-from funcnet.nn.core.module import Module
-from funcnet.nn.core.output_shape import dry_run, output_shape
+from funcnet.nn.core.abstract_run import dry_run, output_shape
 from funcnet.nn.core.parameter import Buffer, Parameter
-from funcnet.nn.core.pure import remat
+from funcnet.nn.core.pure_calls import remat
 from funcnet.nn.distance import CosineSimilarity, PairwiseDistance
 from funcnet.nn.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
 from funcnet.nn.flatten import Flatten, Unflatten
 from funcnet.nn.fold import Fold, Unfold
 from funcnet.nn.fractional_pooling import FractionalMaxPool2d, FractionalMaxPool3d
 from funcnet.nn.hard import Hardshrink, Hardsigmoid, Hardswish, Hardtanh, ReLU6, Softshrink
+from funcnet.nn.inspection.capture import capture, capture_gradients
+from funcnet.nn.inspection.checked import checked, checking_hooks
+from funcnet.nn.inspection.hooks import Hooks, RemovableHandle
 from funcnet.nn.instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from funcnet.nn.lazy_conv import (
     LazyConv1d,
@@ -81,6 +80,7 @@ from funcnet.nn.loss import (
     TripletMarginWithDistanceLoss,
 )
 from funcnet.nn.lp_pooling import LPPool1d, LPPool2d, LPPool3d
+from funcnet.nn.module.module import Module
 from funcnet.nn.normalization import CrossMapLRN2d, GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
 from funcnet.nn.padding import (
     CircularPad1d,

@@ -6,7 +6,7 @@ The other activations are in `relu.py`, `hard.py` and `softmax.py`. (*) means an
 import jax
 
 from funcnet import functional as F
-from funcnet.nn.core.module import Module
+from funcnet.nn.module.module import Module
 
 __all__ = [
     "GELU",

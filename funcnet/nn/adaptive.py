@@ -11,9 +11,9 @@ from jax.typing import DTypeLike
 from funcnet import functional as F
 from funcnet.functional import checks
 from funcnet.nn.container import ModuleList, Sequential
-from funcnet.nn.core.checked import IndexRange
-from funcnet.nn.core.module import Module
+from funcnet.nn.inspection.checked import IndexRange
 from funcnet.nn.linear import Linear
+from funcnet.nn.module.module import Module
 
 __all__ = ["AdaptiveLogSoftmaxWithLoss"]
 

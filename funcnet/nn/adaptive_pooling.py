@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import jax
 
 from funcnet import functional as F
-from funcnet.nn.core.module import Module
+from funcnet.nn.module.module import Module
 
 __all__ = [
     "AdaptiveAvgPool1d",

@@ -15,10 +15,10 @@ from funcnet.functional import checks
 from funcnet.functional.context_parallel import How
 from funcnet.functional.multi_head_attention import map_arrays
 from funcnet.nn import init
-from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Parameter
-from funcnet.nn.core.sharding import rules
 from funcnet.nn.linear import Linear
+from funcnet.nn.module.module import Module
+from funcnet.nn.module.sharding import rules
 
 __all__ = ["MultiheadAttention"]
 

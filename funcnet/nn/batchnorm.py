@@ -14,9 +14,9 @@ from jax.typing import DTypeLike
 
 from funcnet.functional.batchnorm import batch_norm_and_count
 from funcnet.nn import init
-from funcnet.nn.core.module import Module
+from funcnet.nn.core.module_tree import children, join
 from funcnet.nn.core.parameter import Buffer, Parameter
-from funcnet.nn.core.parts import children, join
+from funcnet.nn.module.module import Module
 
 __all__ = ["BatchNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "RunningNorm", "SyncBatchNorm"]
 

@@ -9,8 +9,8 @@ from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Va
 from typing import Any
 
 from funcnet.nn.core.description import Description, is_torchs
-from funcnet.nn.core.module import Module
-from funcnet.nn.core.parts import frame_of, set_frame, slots, with_children
+from funcnet.nn.core.module_tree import frame_of, set_frame, slots, with_children
+from funcnet.nn.module.module import Module
 from funcnet.tree import PyTree
 
 __all__ = ["ModuleDict", "ModuleList", "Numbered", "Sequential", "pairs"]

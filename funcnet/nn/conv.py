@@ -13,9 +13,9 @@ from funcnet import functional as F
 from funcnet.functional import checks
 from funcnet.functional.checks import Ints
 from funcnet.nn import init
-from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Parameter
-from funcnet.nn.core.sharding import rules
+from funcnet.nn.module.module import Module
+from funcnet.nn.module.sharding import rules
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "Convolution"]
 

@@ -12,7 +12,7 @@ import jax
 
 from funcnet import functional as F
 from funcnet.functional import checks
-from funcnet.nn.core.module import Module
+from funcnet.nn.module.module import Module
 from funcnet.random import Rate
 
 __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]

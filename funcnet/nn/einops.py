@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 
 from funcnet.nn import init
-from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Parameter
+from funcnet.nn.module.module import Module
 
 try:
     import einops

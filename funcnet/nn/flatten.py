@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import jax
 
 from funcnet.functional import checks
-from funcnet.nn.core.module import Module
+from funcnet.nn.module.module import Module
 
 __all__ = ["Flatten", "Unflatten"]
 

@@ -9,7 +9,7 @@ import jax
 
 from funcnet import functional as F
 from funcnet.nn.activation import InPlace
-from funcnet.nn.core.module import Module
+from funcnet.nn.module.module import Module
 
 __all__ = ["Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "ReLU6", "Softshrink"]
 

@@ -11,7 +11,7 @@ from jax.typing import DTypeLike
 from funcnet.functional.checks import Ints
 from funcnet.nn.conv import Conv1d, Conv2d, Conv3d, Convolution
 from funcnet.nn.conv_transpose import ConvTranspose, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
-from funcnet.nn.core import lazy
+from funcnet.nn.core import abstract_run
 from funcnet.nn.core.parameter import Parameter
 
 __all__ = [
@@ -30,7 +30,7 @@ class _Lazy(Convolution):
     def _forget_shapes(self) -> None:
         self.weight = Parameter(None, self.weight.init, dtype=self.weight.dtype)
         if self.bias is not None:
-            self.bias = Parameter(None, lazy.init_bias, dtype=self.bias.dtype)
+            self.bias = Parameter(None, abstract_run.init_bias, dtype=self.bias.dtype)
 
     def lazy_shapes(self, input: jax.Array, *args: object, **kwargs: object) -> dict[str, tuple[int, ...]]:
         where, rank = type(self).__name__, self.rank
@@ -46,7 +46,7 @@ class _Lazy(Convolution):
                 f"{input.shape} and groups={self.groups}."
             )
         shape = self.weight_shape(channels)
-        return {"weight": shape, "bias": lazy.BiasShape((self.out_channels,), math.prod(shape[1:]))}
+        return {"weight": shape, "bias": abstract_run.BiasShape((self.out_channels,), math.prod(shape[1:]))}
 
 
 class _LazyConv(_Lazy):

@@ -7,7 +7,7 @@ import jax
 from jax.typing import DTypeLike
 
 from funcnet.nn.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, RunningNorm
-from funcnet.nn.core.parts import leaves
+from funcnet.nn.core.module_tree import leaves
 from funcnet.nn.instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 
 __all__ = [

@@ -8,10 +8,10 @@ from jax.typing import DTypeLike
 
 from funcnet import functional as F
 from funcnet.nn import init
-from funcnet.nn.core import lazy
-from funcnet.nn.core.module import Module
+from funcnet.nn.core import abstract_run
 from funcnet.nn.core.parameter import Parameter
-from funcnet.nn.core.sharding import rules
+from funcnet.nn.module.module import Module
+from funcnet.nn.module.sharding import rules
 
 __all__ = ["Bilinear", "Identity", "LazyLinear", "Linear"]
 
@@ -170,11 +170,11 @@ class LazyLinear(Linear):
         super().__init__(0, out_features, bias, dtype=dtype)
         self.weight = Parameter(None, self.weight.init, dtype=dtype)
         if bias:
-            self.bias = Parameter(None, lazy.init_bias, dtype=dtype)
+            self.bias = Parameter(None, abstract_run.init_bias, dtype=dtype)
 
     def lazy_shapes(self, input: jax.Array) -> dict[str, tuple[int, ...]]:
         fan_in = input.shape[-1]
         return {
             "weight": (self.out_features, fan_in),
-            "bias": lazy.BiasShape((self.out_features,), fan_in),
+            "bias": abstract_run.BiasShape((self.out_features,), fan_in),
         }

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from funcnet.functional import checks
-from funcnet.nn.core.checked import IndexRange
-from funcnet.nn.core.module import Module
+from funcnet.nn.inspection.checked import IndexRange
+from funcnet.nn.module.module import Module
 
 __all__ = ["Loss", "WeightedLoss", "class_range"]
 

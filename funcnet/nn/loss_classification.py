@@ -14,7 +14,7 @@ from jax.typing import ArrayLike, DTypeLike
 from funcnet import functional as F
 from funcnet.functional import checks
 from funcnet.functional.linear_cross_entropy import LinearCrossEntropyOptions
-from funcnet.nn.core.checked import IndexRange
+from funcnet.nn.inspection.checked import IndexRange
 from funcnet.nn.linear import Linear
 from funcnet.nn.loss_base import Loss, WeightedLoss, class_range
 

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from funcnet import functional as F
-from funcnet.nn.core.checked import IndexRange
+from funcnet.nn.inspection.checked import IndexRange
 from funcnet.nn.loss_base import Loss, WeightedLoss, class_range
 
 __all__ = [

@@ -8,8 +8,8 @@ from jax.typing import DTypeLike
 from funcnet import functional as F
 from funcnet.functional.normalization import cross_map_lrn
 from funcnet.nn import init
-from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Parameter
+from funcnet.nn.module.module import Module
 
 __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 

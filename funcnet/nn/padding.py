@@ -10,7 +10,7 @@ import jax
 from funcnet import functional as F
 from funcnet.functional import checks
 from funcnet.functional.checks import Ints
-from funcnet.nn.core.module import Module
+from funcnet.nn.module.module import Module
 
 __all__ = [
     "CircularPad1d",

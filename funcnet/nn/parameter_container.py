@@ -13,9 +13,9 @@ import jax
 import numpy as np
 
 from funcnet.nn.container import pairs
-from funcnet.nn.core.module import Module
+from funcnet.nn.core.module_tree import frame_of
 from funcnet.nn.core.parameter import Parameter
-from funcnet.nn.core.parts import frame_of
+from funcnet.nn.module.module import Module
 
 __all__ = ["ParameterDict", "ParameterList"]
 

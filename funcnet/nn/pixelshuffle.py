@@ -6,7 +6,7 @@ Letters: `C channels, H height, W width`.
 import jax
 
 from funcnet import functional as F
-from funcnet.nn.core.module import Module
+from funcnet.nn.module.module import Module
 
 __all__ = ["PixelShuffle", "PixelUnshuffle"]
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import jax
 
 from funcnet import functional as F
-from funcnet.nn.core.module import Module
+from funcnet.nn.module.module import Module
 
 __all__ = ["AvgPool1d", "AvgPool2d", "AvgPool3d", "MaxPool1d", "MaxPool2d", "MaxPool3d"]
 

@@ -11,8 +11,8 @@ from jax.typing import DTypeLike
 from funcnet import functional as F
 from funcnet.nn import init as initialisers
 from funcnet.nn.activation import InPlace
-from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Parameter
+from funcnet.nn.module.module import Module
 
 __all__ = ["CELU", "ELU", "SELU", "LeakyReLU", "PReLU", "RReLU", "ReLU", "Threshold"]
 

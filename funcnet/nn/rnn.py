@@ -17,11 +17,12 @@ from jax.typing import ArrayLike, DTypeLike
 
 from funcnet import functional as F
 from funcnet.functional import checks
+from funcnet.functional.pack_and_pad import pad_packed_sequence, repack
+from funcnet.functional.packed_sequence import PackedSequence
 from funcnet.functional.rnn_cells import pair
 from funcnet.nn import init
-from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Parameter
-from funcnet.nn.utils.rnn import PackedSequence, pad_packed_sequence, repack
+from funcnet.nn.module.module import Module
 
 __all__ = ["GRU", "LSTM", "RNN", "RNNBase"]
 

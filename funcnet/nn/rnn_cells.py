@@ -12,8 +12,8 @@ from funcnet import functional as F
 from funcnet.functional import checks
 from funcnet.functional.rnn_cells import pair
 from funcnet.nn import init
-from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Parameter
+from funcnet.nn.module.module import Module
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"]
 

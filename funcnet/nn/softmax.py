@@ -3,7 +3,7 @@
 import jax
 
 from funcnet import functional as F
-from funcnet.nn.core.module import Module
+from funcnet.nn.module.module import Module
 
 __all__ = ["LogSoftmax", "Softmax", "Softmax2d", "Softmin"]
 

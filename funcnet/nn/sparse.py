@@ -8,10 +8,10 @@ from jax.typing import DTypeLike
 
 from funcnet import functional as F
 from funcnet.nn import init
-from funcnet.nn.core.checked import IndexRange
-from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Parameter
-from funcnet.nn.core.sharding import rules
+from funcnet.nn.inspection.checked import IndexRange
+from funcnet.nn.module.module import Module
+from funcnet.nn.module.sharding import rules
 
 __all__ = ["Embedding", "EmbeddingBag"]
 

@@ -15,7 +15,7 @@ from jax.typing import DTypeLike
 from funcnet import functional as F
 from funcnet.nn import init
 from funcnet.nn.container import ModuleList
-from funcnet.nn.core.module import Module
+from funcnet.nn.module.module import Module
 from funcnet.nn.normalization import LayerNorm
 from funcnet.nn.transformer_layer import Activation, Mask, TransformerDecoderLayer, TransformerEncoderLayer
 

@@ -16,10 +16,10 @@ from jax.typing import DTypeLike
 
 from funcnet import functional as F
 from funcnet.nn.attention import MultiheadAttention
-from funcnet.nn.core.module import Module
-from funcnet.nn.core.sharding import rules
 from funcnet.nn.dropout import Dropout
 from funcnet.nn.linear import Linear
+from funcnet.nn.module.module import Module
+from funcnet.nn.module.sharding import rules
 from funcnet.nn.normalization import LayerNorm
 
 __all__ = ["Activation", "Mask", "TransformerDecoderLayer", "TransformerEncoderLayer"]

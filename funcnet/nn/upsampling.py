@@ -7,7 +7,7 @@ import jax
 
 from funcnet import functional as F
 from funcnet.functional.upsampling import Factors, Sizes
-from funcnet.nn.core.module import Module
+from funcnet.nn.module.module import Module
 
 __all__ = ["Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"]
 

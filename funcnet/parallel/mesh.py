@@ -11,8 +11,8 @@ import numpy as np
 from jax.sharding import AxisType, Mesh
 
 from funcnet.arguments import expect, integer
-from funcnet.nn.core.sharding import CONTEXT, FSDP, TENSOR
-from funcnet.nn.core.sharding import DATA as AXIS
+from funcnet.nn.module.sharding import CONTEXT, FSDP, TENSOR
+from funcnet.nn.module.sharding import DATA as AXIS
 
 __all__ = [
     "AXIS",

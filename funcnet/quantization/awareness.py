@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from funcnet.nn.core.module import Module
+from funcnet.nn.core.module_tree import description_of, values
 from funcnet.nn.core.parameter import Buffer
-from funcnet.nn.core.parts import description_of, values
+from funcnet.nn.module.module import Module
 from funcnet.quantization.accumulators import smallest_weight_scale
 from funcnet.quantization.evaluation import evaluate, softmax_range
 from funcnet.quantization.fake_quantization import fake_quantize

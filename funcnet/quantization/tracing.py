@@ -18,7 +18,7 @@ from jax.typing import DTypeLike
 from funcnet import nn, tree
 from funcnet.functional.platforms import JaxprEquation, default_program
 from funcnet.nn import activation, hard, relu
-from funcnet.nn.core.parts import children
+from funcnet.nn.core.module_tree import children
 from funcnet.operators import native
 from funcnet.quantization.evaluation import OPERATIONS
 from funcnet.quantization.graph import LayerGraph, LayerNode, LayerValue

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from funcnet.nn.core.finite import FLAGS, PROBES, describe_broken, lift, lower, zeros_like
+from funcnet.nn.inspection.finite_flags import FLAGS, PROBES, describe_broken, lift, lower, zeros_like
 from funcnet.tree import PyTree, State
 
 __all__ = ["FLAGS", "PROBES", "describe_broken", "find_probes", "lift", "lower", "only_if", "split_flags"]

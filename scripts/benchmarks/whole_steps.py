@@ -25,7 +25,7 @@ import optax
 import torch
 import torch.nn.functional as TF
 import transformers
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
 from funcnet import functional as F
 from funcnet import nn
@@ -39,6 +39,8 @@ from step import SCHEDULE, library
 from tests.ported_models import efficientnet_lite0, gpt, resnet50
 
 Step = Callable[[], float]
+Shape = tuple[int, ...]
+CONVOLUTION_BACKWARD = torch.ops.aten.convolution_backward
 RATE = 1e-3
 
 
@@ -112,9 +114,17 @@ def language(rows: int = 8, length: int = 128, words: int = 8192) -> Model:
 
 def flops(step: Step) -> float:
     """Count the floating-point operations of the products of a step of torch."""
-    with FlopCounterMode(display=False) as counter:
+    with FlopCounterMode(display=False, custom_mapping={CONVOLUTION_BACKWARD: backward_flops}) as counter:
         step()
     return float(counter.get_total_flops())
+
+
+def backward_flops(slopes: Shape, x: Shape, weight: Shape, *given: Any, out_shape: Any, **_: Any) -> int:
+    """Count the floating-point operations of a convolution's gradients. torch's own count has no groups, and is as many
+    times too large as there are groups. Each gradient has as many products as the convolution itself.
+    """
+    transposed, gradients = given[4], sum(given[-1][:2])
+    return gradients * conv_flop_count(list(x), list(weight), list(slopes), transposed)
 
 
 def peak() -> float:

@@ -9,7 +9,7 @@ import pytest
 
 from funcnet import nn, parallel, weights
 from funcnet.models import bert, loading
-from funcnet.nn.core.sliced import SlicedArray
+from funcnet.nn.state_dict.sliced_array import SlicedArray
 
 CONFIG = bert.BertConfig(
     vocab_size=4096, hidden_size=128, num_hidden_layers=2, num_attention_heads=2, intermediate_size=512

@@ -15,7 +15,7 @@ from funcnet.functional import checks
 from funcnet.functional.attention_core import attend
 from funcnet.functional.context_mesh import CONTEXT, context_size
 from funcnet.models.bert.configuration import BertConfig
-from funcnet.nn.core.sharding import rules
+from funcnet.nn.module.sharding import rules
 
 __all__ = ["BertAttention", "BertSelfOutput", "attention_bias"]
 

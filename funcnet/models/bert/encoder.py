@@ -14,7 +14,7 @@ from funcnet.functional.sharding import placed
 from funcnet.models.bert.activation import activate, activation, shown
 from funcnet.models.bert.attention import BertAttention, BertSelfOutput
 from funcnet.models.bert.configuration import BertConfig
-from funcnet.nn.core.sharding import rules
+from funcnet.nn.module.sharding import rules
 
 __all__ = ["BertEncoder", "BertLayer", "BertPooler"]
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from funcnet import nn
 from funcnet.models.bert.activation import activate, activation, shown
 from funcnet.models.bert.configuration import BertConfig
-from funcnet.nn.core.sharding import rules
+from funcnet.nn.module.sharding import rules
 
 __all__ = ["BertOnlyMLMHead", "BertOnlyNSPHead", "BertPreTrainingHeads"]
 

@@ -18,7 +18,7 @@ from funcnet.models.bert.heads import BertPredictionHeadTransform
 from funcnet.models.bert.modeling import BertModel
 from funcnet.models.bert.vocabulary_padding import unpad_vocab
 from funcnet.models.loading import Naming, choose_layers, fill, read_arrays
-from funcnet.nn.core.state_dict import entries_of
+from funcnet.nn.state_dict.state_dict import entries_of
 from funcnet.parallel import Layout
 from funcnet.quantization import refuse_int8
 from funcnet.tree import Tree

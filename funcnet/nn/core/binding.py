@@ -2,8 +2,8 @@
 discards the copy.
 
 A bound copy has the attributes of its description, but with arrays in place of leaves and bound copies in place of
-children. A bound copy also has a frame (`call.Frame`) with its name and the data of the call. `pure.py` runs bound
-children inside `lax.scan` and `jax.checkpoint`.
+children. A bound copy also has a frame (`call.Frame`) with its name and the data of the call. `pure_calls.py` runs
+bound children inside `lax.scan` and `jax.checkpoint`.
 """
 
 from collections.abc import Callable
@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from funcnet import tree
-from funcnet.nn.core import inputs, overrides, owners, scratch
+from funcnet.nn.core import forward_attributes, inputs_and_outputs, method_overrides, shared_parts
 from funcnet.nn.core.call import Call, Frame, Taps
+from funcnet.nn.core.module_tree import Node, children, description_of, frame_of, join, leaves
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
-from funcnet.nn.core.parts import Node, children, description_of, frame_of, join, leaves
 from funcnet.nn.core.rebinding import REFERRING, Rebinder
 from funcnet.random import is_key
 from funcnet.tree import PyTree, Tree
@@ -51,7 +51,7 @@ def run(
     """
     bound = bind(module, params, state, call)
     if call.changes_mode:
-        overrides.honour_modes(bound, call)
+        method_overrides.honour_modes(bound, call)
     if method is None:
         out = bound(*args, **kwargs)
     elif callable(getattr(bound, method, None)):
@@ -61,8 +61,8 @@ def run(
             f"{type(module).__name__}.apply: there is no method {method!r}. Pass the name of a method that the class "
             "defines."
         )
-    inputs.warn_of_lost_changes(call.copies)
-    scratch.warn_of_lost_values(call)
+    inputs_and_outputs.warn_of_lost_changes(call.copies)
+    forward_attributes.warn_of_lost_values(call)
     for (module_, name), *_ in call.places.values() if call.is_eager else ():
         _refuse_data(frame_of(module_), "self", name, vars(module_).get(name))
     return out, read_back(bound, state) if call.changed else state, call.captured
@@ -94,7 +94,7 @@ class _Binder:
         bound = object.__new__(type(module))
         self.made[id(module)], self.stacks[id(module)] = bound, stacks
         values = dict(vars(module), _frame=frame, training=self._training(frame))
-        self.call.changes_mode |= overrides.changes_mode(type(module))
+        self.call.changes_mode |= method_overrides.changes_mode(type(module))
         for name, value in values.items():
             if isinstance(value, REFERRING):
                 self.referring.append((bound, name, value))
@@ -125,7 +125,7 @@ class _Binder:
         rebinder = Rebinder(self.made)
         for bound, name, value in self.referring:
             new = vars(bound)[name] = rebinder.copied(value)
-            if isinstance(value, inputs.CONTAINERS):
+            if isinstance(value, inputs_and_outputs.CONTAINERS):
                 before = Rebinder({}).copied(new) if rebinder.refers(value) else value
                 self.call.copies.append((frame_of(bound), name, before, new))
 
@@ -145,7 +145,7 @@ def _read(frame: Frame, given: Tree, kind: type, name: str, leaf: Parameter | Bu
     what = "params" if kind is Parameter else "state"
     if name not in given:
         message = f"{frame.where()}: {what} has no {name!r}."
-        if homes := owners.homes(leaf):
+        if homes := shared_parts.homes(leaf):
             message += f" It is shared and is stored under {' or '.join(homes)}. "
             message += "Use net.subtree(…) to get all arrays of a child."
         else:
@@ -202,7 +202,7 @@ def assign_buffer(bound: Node, frame: Frame, name: str, value: object) -> None:
     """Carry out an assignment `self.<name> = value` inside `forward`.
 
     If `name` is a buffer, the new value becomes part of the state that `apply` returns. If `name` is no parameter,
-    buffer or child, the attribute keeps the value until the end of the call (`scratch.py`).
+    buffer or child, the attribute keeps the value until the end of the call (`forward_attributes.py`).
 
     Raises:
         ValueError: if `name` is a parameter, a child or `training`; if the value has another shape than the buffer, or
@@ -225,7 +225,7 @@ def assign_buffer(bound: Node, frame: Frame, name: str, value: object) -> None:
             "outside of forward."
         )
     if name not in dict(leaves(bound, Buffer)):
-        scratch.assign(bound, name, value)
+        forward_attributes.assign(bound, name, value)
         return
     frame.same_trace(f"the buffer {name!r} is assigned")
     if value is None or isinstance(value, str):

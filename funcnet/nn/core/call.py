@@ -13,9 +13,9 @@ import jax.extend.core
 import jax.numpy as jnp
 
 from funcnet import tree
-from funcnet.nn.core.advice import advice
+from funcnet.nn.core.absent import advice
+from funcnet.nn.core.module_tree import Node, join
 from funcnet.nn.core.parameter import Computed
-from funcnet.nn.core.parts import Node, join
 from funcnet.tree import PyTree
 
 Training = bool | Mapping[str, bool]
@@ -107,7 +107,9 @@ class Call:
         self.is_eager = self.trace == _EAGER
         self.changes_mode = False  # whether a class overrides train() or eval()
         self.copies: list[tuple[Frame, str, Any, Any]] = []  # (frame, name, original, copy) of every plain container
-        self.scratch: dict[tuple[int, str], tuple[Any, str, Any]] = {}  # attributes that forward set; see `scratch.py`
+        self.scratch: dict[
+            tuple[int, str], tuple[Any, str, Any]
+        ] = {}  # attributes that forward set; see `forward_attributes.py`
         self.sets_modes = False  # whether overrides of train() and eval() run
         self.changed = False  # whether a buffer was assigned
         self.places: dict[int, list[tuple[Any, str]]] = {}  # {id(leaf): [(bound module, the leaf's name)]}

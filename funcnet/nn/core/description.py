@@ -12,12 +12,11 @@ import jax
 import numpy as np
 
 from funcnet import tree
-from funcnet.nn.core import binding, notes, owners, scratch
+from funcnet.nn.core import binding, forward_attributes, shared_parts, stale_traces
 from funcnet.nn.core.absent import METHODS
-from funcnet.nn.core.initialised import Clone
+from funcnet.nn.core.module_tree import Node, Registry, children, frame_of, join, leaves, reserve, reserved, walk
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
-from funcnet.nn.core.parts import Node, children, frame_of, join, leaves, reserve, reserved, walk
-from funcnet.nn.core.registries import Registry
+from funcnet.nn.init.in_place import Clone
 from funcnet.tree import Tree
 
 __all__ = ["Description", "is_torchs"]
@@ -38,7 +37,7 @@ class Description(Node):
         if name == "training":
             raise AttributeError(f"{type(self).__name__}.training: {METHODS['train']}", name=name, obj=self)
         if vars(self).get(name, self) is not value:
-            notes.warn_of_change(self, name)
+            stale_traces.warn_of_change(self, name)
         computed = vars(self).get(name)
         if isinstance(computed, Computed):
             computed.assign(self, value)
@@ -57,11 +56,11 @@ class Description(Node):
             if kind is None or not isinstance(value, kind):
                 vars(self).pop(name, None)  # as in torch, a new part comes after the parts before it
             if vars(self).get(name) is not value and frame_of(value) is None:  # a bound part has no owners
-                owners.note(value, self, name)
+                shared_parts.note(value, self, name)
             vars(self)[name] = value
             reserve(self, name, None)
         elif kind is None:
-            if any(isinstance(one, Parameter) and not owners.is_held(one) for one in _items(value)):
+            if any(isinstance(one, Parameter) and not shared_parts.is_held(one) for one in _items(value)):
                 raise TypeError(
                     f"{type(self).__name__}.{name}: init cannot find parameters in a plain container; expected a "
                     f"module, got a {type(value).__name__} of parameters. Use nn.ParameterList or nn.ParameterDict."
@@ -85,7 +84,7 @@ class Description(Node):
 
     def __delattr__(self, name: str) -> None:
         frame = frame_of(self)
-        if frame is not None and scratch.delete(self, name):
+        if frame is not None and forward_attributes.delete(self, name):
             return
         if frame is not None:
             raise ValueError(f"{frame.where()}: forward deleted {name!r}. Delete attributes only outside forward.")
@@ -94,7 +93,7 @@ class Description(Node):
                 f"{type(self).__name__}.{name}: this attribute is computed from other leaves, so it cannot be deleted. "
                 "Remove the computation first, for example with parametrize.remove_parametrizations or prune.remove."
             )
-        notes.warn_of_change(self, name)
+        stale_traces.warn_of_change(self, name)
         object.__delattr__(self, name)
         reserve(self, name, None)
 
@@ -117,7 +116,7 @@ class Description(Node):
         vars(self).update(values or {})
         for name, value in vars(self).items():
             if isinstance(value, (Node, Parameter, Buffer)):
-                owners.note(value, self, name)
+                shared_parts.note(value, self, name)
 
     def _register(self, name: str, value: object, kind: type, persistent: bool = True) -> None:
         if not isinstance(name, str):

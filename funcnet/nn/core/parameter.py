@@ -1,8 +1,8 @@
 """`Parameter` and `Buffer`, the leaves of a module, which describe arrays. No array is made before `Module.init`.
 
 A `Parameter` describes an array that an optimizer updates. A `Buffer` describes an array of the state, such as running
-statistics, a counter or a cache. `initialised.py` implements the methods that constructors written for torch call on
-leaves.
+statistics, a counter or a cache. `nn/init/in_place.py` implements the methods that constructors written for torch call
+on leaves.
 """
 
 import copy
@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from funcnet.nn import init as initialisers
-from funcnet.nn.core import notes
-from funcnet.nn.core.constants import Constant
-from funcnet.nn.core.initialised import Clone, Initialised, shares
-from funcnet.nn.core.inits import Init, NamedKey, Same, copied, dtype_in_jax, fixed, with_keys
+from funcnet.nn.core import stale_traces
+from funcnet.nn.init import initialisers
+from funcnet.nn.init.composed import Init, NamedKey, Same, copied, dtype_in_jax, fixed, with_keys
+from funcnet.nn.init.constant_arithmetic import Constant
+from funcnet.nn.init.in_place import Clone, Initialised, shares
 from funcnet.random import is_key
 
 __all__ = ["Buffer", "Computed", "Init", "Parameter", "copied"]
@@ -53,9 +53,9 @@ class _Leaf(Initialised):
         if name == "requires_grad" and not isinstance(value, bool | np.bool_):
             raise TypeError(f"Parameter: requires_grad must be a bool; expected True or False, got {value!r:.40}.")
         if name == "init":
-            notes.warn_of_init(self)
+            stale_traces.warn_of_init(self)
         elif name in _FIELDS and vars(self).get(name, value) is not value:
-            notes.warn_of_change(self, name)
+            stale_traces.warn_of_change(self, name)
         object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
@@ -248,7 +248,7 @@ class Buffer(Constant, _Leaf):
         """
         init: Any = self.init
         is_array = isinstance(init, functools.partial) and init.func is fixed
-        known = (is_array or initialisers.is_constant(init)) and self not in notes.STARTED
+        known = (is_array or initialisers.is_constant(init)) and self not in stale_traces.STARTED
         if not known or self.shape is None:
             raise TypeError(
                 f"{self!r} is a description and has no values; expected an array, or in a constructor a buffer that "

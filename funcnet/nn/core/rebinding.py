@@ -12,8 +12,8 @@ import types
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from funcnet.nn.core.inputs import CONTAINERS
-from funcnet.nn.core.parts import Node
+from funcnet.nn.core.inputs_and_outputs import CONTAINERS
+from funcnet.nn.core.module_tree import Node
 
 __all__ = ["REFERRING", "Rebinder"]
 

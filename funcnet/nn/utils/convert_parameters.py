@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 
 from funcnet import tree
-from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Parameter
-from funcnet.nn.core.state_dict import entries_of
+from funcnet.nn.module.module import Module
+from funcnet.nn.state_dict.state_dict import entries_of
 from funcnet.tree import Tree
 
 __all__ = ["parameters_to_vector", "vector_to_parameters"]

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 
 from funcnet.functional import checks
 from funcnet.nn import init
-from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Buffer, Parameter
+from funcnet.nn.module.module import Module
 from funcnet.tree import Tree
 
 Fused = tuple[jax.Array, jax.Array]

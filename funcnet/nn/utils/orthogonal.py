@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from funcnet.functional import checks
-from funcnet.nn.core.module import Module
 from funcnet.nn.core.parameter import Buffer
+from funcnet.nn.module.module import Module
 from funcnet.nn.utils.parametrize import parametrizable, register_parametrization
 
 __all__ = ["orthogonal"]

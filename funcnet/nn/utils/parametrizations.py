@@ -13,9 +13,9 @@ from jax.typing import DTypeLike
 from funcnet import functional as F
 from funcnet.functional import checks
 from funcnet.nn.conv_transpose import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
-from funcnet.nn.core.module import Module
+from funcnet.nn.core.module_tree import Node
 from funcnet.nn.core.parameter import Buffer
-from funcnet.nn.core.parts import Node
+from funcnet.nn.module.module import Module
 from funcnet.nn.utils.orthogonal import orthogonal
 from funcnet.nn.utils.parametrize import parametrizable, register_parametrization
 

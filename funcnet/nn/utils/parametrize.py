@@ -13,11 +13,11 @@ import jax
 from funcnet import tree
 from funcnet.functional.absent import refusal
 from funcnet.nn.container import ModuleDict
-from funcnet.nn.core import computed
-from funcnet.nn.core.module import Module
+from funcnet.nn.core.module_tree import Node, computed_of, join, walk
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
-from funcnet.nn.core.parts import Node, computed_of, join, walk
-from funcnet.nn.core.start import start
+from funcnet.nn.module import computed_attributes
+from funcnet.nn.module.initial_arrays import start
+from funcnet.nn.module.module import Module
 from funcnet.nn.utils.absent import ABSENT_PARAMETRIZE
 from funcnet.nn.utils.parametrized import ParametrizationList, Parametrized, abstract, described_dtype, require_same
 from funcnet.nn.utils.renamed import own_leaf
@@ -112,7 +112,7 @@ def register_parametrization(
     result = made_of.result()
     dtype = described_dtype(result.dtype, original.dtype)
     one = Parametrized(tensor_name, original, tuple(result.shape), dtype, made_of.originals())
-    computed.place(module, one)
+    computed_attributes.place(module, one)
     return module
 
 
@@ -173,7 +173,7 @@ def remove_parametrizations(
             )
         return made_of.original
 
-    return computed.take_out(net, tensor_name, params, state, Parametrized, where, value)
+    return computed_attributes.take_out(net, tensor_name, params, state, Parametrized, where, value)
 
 
 def carry_over(net: Module, params: Tree, state: Tree, rng: jax.Array) -> tuple[Tree, Tree]:

@@ -10,10 +10,10 @@ from funcnet.nn import init
 from funcnet.nn.container import ModuleList
 from funcnet.nn.core import binding
 from funcnet.nn.core.call import Call
-from funcnet.nn.core.hooks import RemovableHandle
-from funcnet.nn.core.module import Module
+from funcnet.nn.core.module_tree import Node
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
-from funcnet.nn.core.parts import Node
+from funcnet.nn.inspection.hooks import RemovableHandle
+from funcnet.nn.module.module import Module
 from funcnet.tree import PyTree
 
 __all__ = ["ParametrizationList", "Parametrized", "abstract", "described_dtype", "require_same"]

@@ -14,9 +14,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from funcnet.functional.absent import refusal
-from funcnet.nn.core import binding, computed
-from funcnet.nn.core.module import Module
-from funcnet.nn.core.parts import computed_of
+from funcnet.nn.core import binding
+from funcnet.nn.core.module_tree import computed_of
+from funcnet.nn.module import computed_attributes
+from funcnet.nn.module.module import Module
 from funcnet.nn.utils.absent import ABSENT_PRUNE
 from funcnet.nn.utils.prune_methods import (
     BasePruningMethod,
@@ -304,7 +305,7 @@ def remove(net: Module, name: str, params: Tree, state: Tree) -> Pruned:
 
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.prune.remove.html
     """
-    return computed.take_out(net, name, params, state, PrunedWeight, "prune.remove")
+    return computed_attributes.take_out(net, name, params, state, PrunedWeight, "prune.remove")
 
 
 def is_pruned(module: Module) -> bool:

@@ -19,10 +19,11 @@ from jax.typing import ArrayLike
 
 from funcnet.functional import checks
 from funcnet.nn import init
-from funcnet.nn.core import binding, computed
-from funcnet.nn.core.module import Module
+from funcnet.nn.core import binding
+from funcnet.nn.core.module_tree import Node, values
 from funcnet.nn.core.parameter import Buffer, Parameter
-from funcnet.nn.core.parts import Node, values
+from funcnet.nn.module import computed_attributes
+from funcnet.nn.module.module import Module
 from funcnet.nn.utils.renamed import Renamed, own_leaf, rename
 from funcnet.tree import Tree
 
@@ -264,7 +265,7 @@ def apply_mask(
     path, _, attribute = name.rpartition(".")
     before = isinstance(getattr(net.get_submodule(path), attribute, None), PrunedWeight)
     if not before:
-        net, params, state = computed.put_in(net, name, params, state, _give_mask)
+        net, params, state = computed_attributes.put_in(net, name, params, state, _give_mask)
     whole = binding.bind(net, params, state)
     original = getattr(whole.get_submodule(path), f"{attribute}_orig")
     scores = None if importance_scores is None else comparable(name, importance_scores, original)
@@ -276,7 +277,7 @@ def apply_mask(
         new = method.combined(t, mask) if before else method.compute_mask(t, mask)
         binding.put(bound, f"{attribute}_mask", jnp.asarray(new, mask.dtype))
 
-    computed.each_layer(whole, path, change)
+    computed_attributes.each_layer(whole, path, change)
     return net, *values(whole)
 
 
@@ -290,7 +291,7 @@ def _give_mask(module: Module, attribute: str) -> None:
     one = PrunedWeight(attribute, rename(module, attribute, f"{attribute}_orig"), leaf.size(), leaf.dtype)
     one.names = (f"{attribute}_orig", f"{attribute}_mask")
     module.register_buffer(one.names[1], Buffer(leaf.shape, init.ones(), dtype=leaf.dtype))
-    computed.place(module, one)
+    computed_attributes.place(module, one)
 
 
 def comparable(name: str, importance_scores: ArrayLike | None, t: ArrayLike) -> np.ndarray:

@@ -6,9 +6,9 @@ these leaves are next to the other leaves of the module.
 
 from typing import Any
 
-from funcnet.nn.core.module import Module
+from funcnet.nn.core.module_tree import Node, leaves
 from funcnet.nn.core.parameter import Buffer, Computed, Parameter
-from funcnet.nn.core.parts import Node, leaves
+from funcnet.nn.module.module import Module
 
 __all__ = ["Renamed", "own_leaf", "rename"]
 

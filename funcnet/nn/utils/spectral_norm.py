@@ -11,11 +11,11 @@ from typing import Any
 import jax
 
 from funcnet import functional as F
-from funcnet.nn.core import computed
-from funcnet.nn.core.hooks import RemovableHandle
-from funcnet.nn.core.module import Module
+from funcnet.nn.core.module_tree import Node
 from funcnet.nn.core.parameter import Buffer
-from funcnet.nn.core.parts import Node
+from funcnet.nn.inspection.hooks import RemovableHandle
+from funcnet.nn.module import computed_attributes
+from funcnet.nn.module.module import Module
 from funcnet.nn.utils.parametrizations import (
     as_matrix,
     check_steps,
@@ -69,7 +69,7 @@ def spectral_norm(
     module.register_buffer(one.names[1], Buffer(height, unit_vector, dtype=leaf.dtype))
     module.register_buffer(one.names[2], Buffer(math.prod(leaf.shape) // max(height, 1), unit_vector, dtype=leaf.dtype))
     one.version = module.register_state_dict_post_hook(_Version(name))
-    computed.place(module, one)
+    computed_attributes.place(module, one)
     return module
 
 
@@ -94,7 +94,7 @@ def remove_spectral_norm(net: Module, name: str, params: Tree, state: Tree) -> t
 
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.remove_spectral_norm.html
     """
-    return computed.take_out(net, name, params, state, _SpectralNorm, "utils.remove_spectral_norm")
+    return computed_attributes.take_out(net, name, params, state, _SpectralNorm, "utils.remove_spectral_norm")
 
 
 class _SpectralNorm(Renamed):

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 
 from funcnet.nn.batchnorm import BatchNorm
 from funcnet.nn.core import binding
-from funcnet.nn.core.module import Module
+from funcnet.nn.core.module_tree import values, walk
 from funcnet.nn.core.parameter import Buffer
-from funcnet.nn.core.parts import values, walk
+from funcnet.nn.module.module import Module
 from funcnet.tree import Tree
 
 __all__ = ["update_bn"]

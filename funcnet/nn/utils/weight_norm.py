@@ -9,10 +9,11 @@ from typing import Any
 import jax
 
 from funcnet.nn import init
-from funcnet.nn.core import binding, computed
-from funcnet.nn.core.module import Module
+from funcnet.nn.core import binding
+from funcnet.nn.core.module_tree import Node
 from funcnet.nn.core.parameter import Parameter
-from funcnet.nn.core.parts import Node
+from funcnet.nn.module import computed_attributes
+from funcnet.nn.module.module import Module
 from funcnet.nn.utils.parametrizations import norm_dim, norm_except_dim, weight_of
 from funcnet.nn.utils.renamed import Renamed, own_leaf
 from funcnet.tree import Tree
@@ -54,7 +55,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     delattr(module, name)
     for part_name, part in zip(one.names, parts, strict=True):
         module.register_parameter(part_name, part)
-    computed.place(module, one)
+    computed_attributes.place(module, one)
     return module
 
 
@@ -79,7 +80,7 @@ def remove_weight_norm(net: Module, name: str, params: Tree, state: Tree) -> tup
 
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.remove_weight_norm.html
     """
-    return computed.take_out(net, name, params, state, _WeightNorm, "utils.remove_weight_norm")
+    return computed_attributes.take_out(net, name, params, state, _WeightNorm, "utils.remove_weight_norm")
 
 
 class _WeightNorm(Renamed):

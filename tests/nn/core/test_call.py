@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from funcnet import nn
-from funcnet.nn.core.advice import PORTING, advice
+from funcnet.nn.core.absent import PORTING, advice
 
 KEY = jax.random.key(0)
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from funcnet import nn, tree
-from funcnet.nn.core import state_dict_hooks
-from funcnet.nn.core.parts import description_of
+from funcnet.nn.core.module_tree import description_of
+from funcnet.nn.state_dict import state_dict_hooks
 from funcnet.nn.utils import parametrizations, parametrize
 from tests.nn.utils.training import close, double, same_state_dict, train_alike
 

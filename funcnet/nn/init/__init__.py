@@ -1,0 +1,76 @@
+"""torch.nn.init: the initial values of parameters and buffers.
+
+- `initialisers`: torch's initialisers. An *init* is a function `init(key, shape, dtype)`.
+- `arrays`: the distributions, as functions that return arrays.
+- `in_place`: torch's methods that change a parameter in place, such as `p.data.normal_(0, 0.02)`, in a constructor.
+- `composed`: inits that are made from arrays and from other inits: copies, changes and parts of initial values.
+- `constant_arithmetic`: arithmetic with buffers in constructors.
+"""
+
+from funcnet.nn.init.initialisers import (
+    Init,
+    calculate_gain,
+    constant,
+    constant_,
+    dirac,
+    dirac_,
+    eye,
+    eye_,
+    fans,
+    kaiming_normal,
+    kaiming_normal_,
+    kaiming_uniform,
+    kaiming_uniform_,
+    normal,
+    normal_,
+    ones,
+    ones_,
+    orthogonal,
+    orthogonal_,
+    sparse,
+    sparse_,
+    trunc_normal,
+    trunc_normal_,
+    uniform,
+    uniform_,
+    xavier_normal,
+    xavier_normal_,
+    xavier_uniform,
+    xavier_uniform_,
+    zeros,
+    zeros_,
+)
+
+__all__ = [
+    "Init",
+    "calculate_gain",
+    "constant",
+    "constant_",
+    "dirac",
+    "dirac_",
+    "eye",
+    "eye_",
+    "fans",
+    "kaiming_normal",
+    "kaiming_normal_",
+    "kaiming_uniform",
+    "kaiming_uniform_",
+    "normal",
+    "normal_",
+    "ones",
+    "ones_",
+    "orthogonal",
+    "orthogonal_",
+    "sparse",
+    "sparse_",
+    "trunc_normal",
+    "trunc_normal_",
+    "uniform",
+    "uniform_",
+    "xavier_normal",
+    "xavier_normal_",
+    "xavier_uniform",
+    "xavier_uniform_",
+    "zeros",
+    "zeros_",
+]
