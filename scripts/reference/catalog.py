@@ -141,6 +141,9 @@ MODULES = {
 # Packages whose modules have no pages, although no public name of the package stands for them.
 INTERNAL = {
     "funcnet.nn.core": "the machinery of descriptions; funcnet.nn has its public names",
+    "funcnet.nn.inspection": "hooks and checks; funcnet.nn has the public names",
+    "funcnet.nn.module": "the class Module and its methods; funcnet.nn has the public names",
+    "funcnet.nn.state_dict": "conversion to torch's names; Module has the public methods",
     "funcnet.heads.reading": "readers of labelled files, which the heads call",
     "funcnet.loops": "loop nests and their C, which the export to WebAssembly calls",
     "funcnet.porting": "the parts of `funcnet port`; porting.port has the public function",
