@@ -123,6 +123,7 @@ def scaled_dot_product_attention(
     if checks.draws(checks.probability(where, "dropout_p", dropout_p)):
         checks.key(where, rng)
     hidden = None if attn_mask is None else _hidden(where, jnp.asarray(attn_mask), query)
+    # With `axis_name`, the sequences are split already, and `attend_in_parts` checks the mask against the parts.
     parts = 1 if axis_name is not None else context_parts(where, *shape[-2:])
     if parts > 1 or (axis_name is None and block_size is None):
         _check_mask(where, hidden, shape)
@@ -131,7 +132,7 @@ def scaled_dot_product_attention(
         scale = query.shape[-1] ** -0.5 if scale is None else scale
         return run(where, query, key, value, hidden, segments, how, scale, is_causal, Drop(dropout_p, rng))
     if is_causal:
-        hidden = ~jnp.tril(jnp.ones(shape[-2:], bool))  # (L, S)
+        hidden = ~jnp.tril(jnp.ones(shape[-2:], bool))  # (L, S); also if L ≠ S, query i attends to keys 0 to i
     others = None
     if segments is not None:
         others = segments[0][..., None] != segments[1][..., None, :]  # (B, 1, …, L, S)

@@ -11,7 +11,7 @@ device, and each device attends to the part that it currently holds. In the back
 values are passed on together with the keys and values.
 
 Letters: `L queries, S keys (of this device), n devices, E width of a head, V width of a value; l queries and s keys of
-a block, N blocks of queries, M blocks of keys`.
+a block, N blocks of queries, M blocks of keys`. An asterisk stands for the leading dimensions.
 
 Reference: Milakov and Gimelshein 2018, arXiv:1805.02867 (the softmax); Dao et al. 2022, arXiv:2205.14135 (the backward
 pass); Liu et al. 2023, arXiv:2310.01889 (the ring)
@@ -82,6 +82,7 @@ class BlockPlan:
         if not self.is_zigzag:
             return device * length + place
         half = length // 2
+        # `- half`, because `place` continues from the first half in the second
         return jnp.where(place < half, device * half, (2 * self.devices - 1 - device) * half - half) + place
 
 
@@ -130,12 +131,12 @@ def attend_in_blocks(
 def _forward(plan: BlockPlan, query: jax.Array, key: jax.Array, value: jax.Array, masks: Masks, rng: Rng) -> Parts:
     """Return the attention output (*, L, V), and `log Σ exp(score)` over all keys for each query, (*, L, 1)."""
     device = _device(plan)
-    places = plan.positions(device, query.shape[-2]).reshape(-1, plan.queries)
+    places = plan.positions(device, query.shape[-2]).reshape(-1, plan.queries)  # (L,) -> (N, l)
     queries = _Keys(_blocks(query * plan.scale, plan.queries), None, *_query_side(plan, masks, query.shape[-2]))  # type: ignore[arg-type]
     lead = (len(places), *query.shape[:-2], plan.queries)  # N, *, l
     start = (
         jnp.zeros((*lead, value.shape[-1]), plan.dtype),
-        jnp.full((*lead, 1), jnp.finfo(plan.dtype).min, plan.dtype),
+        jnp.full((*lead, 1), jnp.finfo(plan.dtype).min, plan.dtype),  # not -inf, because -inf - (-inf) is NaN
         jnp.zeros((*lead, 1), plan.dtype),
     )
     start = jax.tree.map(lambda leaf: vary_like(leaf, query, key, value, *masks), start)
@@ -147,10 +148,10 @@ def _forward(plan: BlockPlan, query: jax.Array, key: jax.Array, value: jax.Array
             sums, queries, rows = one
             return None, _skipping(plan, rows, at, lambda s: _add(plan, s, queries, keys, rows, at, rng), sums)
 
-        return lax.scan(on_queries, None, (sums, queries, places))[1], None
+        return lax.scan(on_queries, None, (sums, queries, places))[1], None  # the new sums of all N blocks
 
     def at_device(source: int | jax.Array, keys: _Keys, sums: Parts) -> Any:
-        at = plan.positions(source, key.shape[-2]).reshape(-1, plan.keys)
+        at = plan.positions(source, key.shape[-2]).reshape(-1, plan.keys)  # (S,) -> (M, s)
         return lax.scan(on_keys, sums, (_key_blocks(plan, keys), at))[0]
 
     going = _Keys(key, value, masks.keys, masks.key_segments)
@@ -162,13 +163,14 @@ def _forward(plan: BlockPlan, query: jax.Array, key: jax.Array, value: jax.Array
 
 def _add(plan: BlockPlan, sums: Parts, queries: _Keys, keys: _Keys, rows: jax.Array, at: jax.Array, rng: Rng) -> Any:
     """Update the sums of a block of queries with a block of keys. `sums` is (weighted sum of the values, largest score,
-    sum of the exponentials).
+    sum of the exponentials), of shapes (*, l, V), (*, l, 1) and (*, l, 1).
     """
     total, largest, divisor = sums
     scores = _scores(plan, queries, keys, rows, at)
     now = jnp.maximum(largest, scores.max(-1, keepdims=True))  # (*, l, 1)
-    weights, before = jnp.exp(scores - now), jnp.exp(largest - now)
+    weights, before = jnp.exp(scores - now), jnp.exp(largest - now)  # `before` rescales the sums to the new maximum
     divisor = divisor * before + weights.sum(-1, keepdims=True)
+    # Dropout follows the softmax, so the divisor is the sum of all exponentials, dropped or not.
     dropped = weights if rng is None else weights * _kept(plan, rng, rows, at)
     product = jnp.matmul(dropped.astype(keys.value.dtype), keys.value, preferred_element_type=plan.dtype)  # (*, l, V)
     return total * before + product, now, divisor
@@ -178,9 +180,9 @@ def _scores(plan: BlockPlan, queries: _Keys, keys: _Keys, rows: jax.Array, at: j
     """Return the masked scores between a block of queries at positions `rows` and a block of keys at positions `at`."""
     scores = jnp.matmul(queries.key, keys.key.swapaxes(-1, -2), preferred_element_type=plan.dtype)  # (*, l, s)
     if queries.mask is not None:
-        scores = masked(scores, _columns(queries.mask, at))
+        scores = masked(scores, _columns(queries.mask, at))  # (*, l or 1, s or 1)
     if keys.mask is not None:
-        scores = masked(scores, keys.mask)
+        scores = masked(scores, keys.mask)  # (*, 1, s)
     if queries.segments is not None and keys.segments is not None:
         scores = masked(scores, queries.segments[..., :, None] != keys.segments[..., None, :])  # (*, l, s)
     if plan.is_causal:
@@ -191,12 +193,13 @@ def _scores(plan: BlockPlan, queries: _Keys, keys: _Keys, rows: jax.Array, at: j
 
 
 def _columns(mask: jax.Array, at: jax.Array) -> jax.Array:
+    # "clip" matters only for padding keys, for which the mask has no column. `_scores` hides them.
     return mask if mask.shape[-1] == 1 else jnp.take(mask, at, axis=-1, mode="clip")
 
 
 def _kept(plan: BlockPlan, rng: jax.Array, rows: jax.Array, at: jax.Array) -> jax.Array:
     """Return the dropout factors of a block of attention weights: 0 for a dropped weight, otherwise 1 / (1 - rate)."""
-    part = (*(None,) * (len(plan.whole) - 2), rows, at)
+    part = (*(None,) * (len(plan.whole) - 2), rows, at)  # all leading entries, and these rows and columns: (*, l, s)
     return random.dropout_mask(rng, plan.whole, plan.rate, part=part).astype(plan.dtype) / (1 - plan.rate)
 
 
@@ -211,8 +214,9 @@ def _start(plan: BlockPlan, *arrays: Any) -> tuple[jax.Array, Any]:
 def _backward(plan: BlockPlan, kept: Parts, change: jax.Array) -> Parts:
     (query, key, value, masks, rng), out, logs = kept
     learned = tuple(mask is not None and mask.dtype != bool for mask in (masks.rows, masks.keys))
-    places = plan.positions(_device(plan), query.shape[-2]).reshape(-1, plan.queries)
+    places = plan.positions(_device(plan), query.shape[-2]).reshape(-1, plan.queries)  # (N, l)
     queries = _Keys(_blocks(query * plan.scale, plan.queries), None, *_query_side(plan, masks, query.shape[-2]))  # type: ignore[arg-type]
+    # Σ weight · gradient of the weight, over all keys: equal to change · out, so it needs no pass over the keys.
     mean = (change.astype(plan.dtype) * out.astype(plan.dtype)).sum(-1, keepdims=True)  # (*, L, 1)
     given = tuple(_blocks(one, plan.queries) for one in (change, mean, logs))  # (N, *, l, V or 1)
     like = lambda array: vary_like(jnp.zeros(array.shape, plan.dtype), query, key, value, *masks)
@@ -228,7 +232,7 @@ def _backward(plan: BlockPlan, kept: Parts, change: jax.Array) -> Parts:
             both = _skipping(
                 plan, rows, at, lambda both: _add_gradients(plan, both, queries, keys, rows, at, given, rng), both
             )
-            return both[1], both[0]
+            return both[1], both[0]  # the gradients of the keys are a running sum over the blocks of queries
 
         of_keys, of_queries = lax.scan(on_queries, before, (of_queries, queries, places, given))
         return of_queries, of_keys
@@ -242,9 +246,10 @@ def _backward(plan: BlockPlan, kept: Parts, change: jax.Array) -> Parts:
 
     going = (_Keys(key, value, masks.keys, masks.key_segments), of_keys)
     of_queries, of_keys = _around_and_home(plan, going, of_queries, at_device)
+    # The scores were computed from query · scale. The gradient of the key contains this factor already.
     d_query = (_joined(of_queries[0]) * plan.scale).astype(query.dtype)
     d_key, d_value = of_keys[0].astype(key.dtype), of_keys[1].astype(value.dtype)
-    d_rows = None if not learned[0] else _like_mask(_joined_rows(of_queries[1], masks.rows), masks.rows)
+    d_rows = None if not learned[0] else _joined_rows(of_queries[1], masks.rows).astype(masks.rows.dtype)
     d_keys = None if not learned[1] else of_keys[2].astype(masks.keys.dtype)
     return d_query, d_key, d_value, Masks(d_rows, d_keys, None, None), None
 
@@ -265,13 +270,13 @@ def _add_gradients(
     """Add the contribution of one block of queries and one block of keys to the gradients of the attention's inputs."""
     (d_query, d_rows), (d_key, d_value, d_mask) = both
     change, mean, logs = given
-    weights = jnp.exp(_scores(plan, queries, keys, rows, at) - logs)
+    weights = jnp.exp(_scores(plan, queries, keys, rows, at) - logs)  # the softmax over the keys of all blocks
     of_weights = jnp.matmul(change, keys.value.swapaxes(-1, -2), preferred_element_type=plan.dtype)  # (*, l, s)
     dropped = weights
     if rng is not None:
         kept = _kept(plan, rng, rows, at)
         dropped, of_weights = weights * kept, of_weights * kept
-    of_scores = weights * (of_weights - mean)
+    of_scores = weights * (of_weights - mean)  # the derivative of the softmax; `mean` includes dropout, as `out` does
     dot = functools.partial(jnp.matmul, preferred_element_type=plan.dtype)
     narrow = of_scores.astype(keys.key.dtype)
     d_query = d_query + dot(narrow, keys.key)  # (*, l, E)
@@ -281,6 +286,7 @@ def _add_gradients(
         d_mask = d_mask + _summed_to(of_scores, keys.mask.shape)  # type: ignore[union-attr]
     if d_rows is not None:
         block = _summed_to(of_scores, (*d_rows.shape[:-1], 1 if d_rows.shape[-1] == 1 else len(at)))
+        # "drop" drops padding keys, for which the mask has no column
         d_rows = d_rows + block if d_rows.shape[-1] == 1 else d_rows.at[..., at].add(block, mode="drop")
     return (d_query, d_rows), (d_key, d_value, d_mask)
 
@@ -289,9 +295,7 @@ def _add_gradients(
 
 
 def _skipping(plan: BlockPlan, rows: jax.Array, at: jax.Array, add: Callable[[Any], Any], sums: Parts) -> Any:
-    """Return `sums` if the causal mask hides the entire block of keys from the entire block of queries, else
-    `add(sums)`.
-    """
+    """Return `add(sums)`, or `sums` if the causal mask hides every key of the block from every query of the block."""
     return lax.cond(rows.max() >= at.min(), add, lambda sums: sums, sums) if plan.is_causal else add(sums)
 
 
@@ -302,7 +306,7 @@ def _around(plan: BlockPlan, going: Parts, sums: Parts, at_device: Callable[...,
     count, device = plan.devices, _device(plan) if plan.is_ring else 0
 
     def step(carry: Parts, number: jax.Array) -> tuple[Any, None]:
-        going, sums = carry
+        going, sums = carry  # keys that have moved on `number` times since they left their own device
         return (_next(plan, going), at_device((device - number) % count, going, sums)), None
 
     if count > 1:
@@ -325,7 +329,7 @@ def _around_and_home(plan: BlockPlan, going: tuple[Any, Any], sums: Parts, at_de
     if count > 1:
         (going, sums), _ = lax.scan(step, (going, sums), jnp.arange(count - 1))
     sums, (_, of_keys) = at_device((device - count + 1) % count, going, sums)
-    return sums, _next(plan, of_keys)
+    return sums, _next(plan, of_keys)  # the n-th of n moves brings the gradients home
 
 
 def _next(plan: BlockPlan, going: Parts) -> Any:
@@ -357,9 +361,8 @@ def _query_side(plan: BlockPlan, masks: Masks, length: int) -> tuple[jax.Array |
     rows, segments = masks.rows, masks.query_segments
     if rows is not None:
         one_row = rows.shape[-2] == 1
-        rows = (
-            jnp.broadcast_to(rows, (count, *rows.shape)) if one_row else _blocks(rows, plan.queries)
-        )  # (N, *, l, keys)
+        # (*, L, keys) -> (N, *, l, keys), or (*, 1, keys) -> (N, *, 1, keys)
+        rows = jnp.broadcast_to(rows, (count, *rows.shape)) if one_row else _blocks(rows, plan.queries)
     if segments is not None:
         segments = _blocks(segments[..., None], plan.queries)[..., 0]  # (*, L) -> (N, *, l)
     return rows, segments
@@ -385,11 +388,7 @@ def _joined_keys(gradients: Parts) -> Any:
 
 
 def _joined_rows(blocks: jax.Array, rows: jax.Array) -> jax.Array:
-    return blocks.sum(0) if rows.shape[-2] == 1 else _joined(blocks)
-
-
-def _like_mask(gradient: jax.Array, mask: jax.Array) -> jax.Array:
-    return gradient.astype(mask.dtype)
+    return blocks.sum(0) if rows.shape[-2] == 1 else _joined(blocks)  # (N, *, l or 1, keys) -> (*, L or 1, keys)
 
 
 def _summed_to(array: jax.Array, shape: tuple[int, ...]) -> jax.Array:

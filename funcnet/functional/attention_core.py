@@ -7,7 +7,8 @@ of `attend` use different masks, and they need different results for a query who
 Here and in `attention_blocks`, a mask means the same: True in a boolean mask hides a position, and a floating-point
 mask is added to the scores (`masked`).
 
-Letters: `H heads, L queries, S keys, E width of a head, V width of a value`.
+Letters: `H heads, L queries, S keys, E width of a head, V width of a value`. An asterisk stands for the leading
+dimensions. They include the heads, unless the heads are last.
 """
 
 import functools
@@ -68,7 +69,7 @@ def attend(
     Reference: Vaswani et al. 2017, arXiv:1706.03762, equation 1.
     """
     dtype = checks.wide_dtype(query) if dtype is None else dtype
-    scale = max(query.shape[-1], 1) ** -0.5 if scale is None else scale
+    scale = max(query.shape[-1], 1) ** -0.5 if scale is None else scale  # E may be 0
     query = query * scale  # before the product: the query has fewer entries than the scores, which then overflow later
     if heads_last:
         scores = jnp.einsum("...qhe,...khe->...hqk", query, key, preferred_element_type=dtype)  # (*, H, L, S)
@@ -78,7 +79,7 @@ def attend(
         scores = scores if mask is None else masked(scores, mask)
     weights = softmax(scores, dim=-1) if hidden_row is None else masked_softmax(scores, hidden_row)
     weights = weights if dropout is None else dropout(weights)
-    given = weights.astype(value.dtype)
+    given = weights.astype(value.dtype)  # the product adds in `dtype`, but multiplies numbers of the values' dtype
     if heads_last:
         out = jnp.einsum("...hqk,...khe->...qhe", given, value, preferred_element_type=dtype)  # (*, L, H, V)
     else:
@@ -124,6 +125,6 @@ def _masked_softmax_jvp(hidden_row: float, primals: tuple[jax.Array], tangents: 
     """Compute the tangent of the softmax in a form whose transpose is torch's gradient `w · (g - Σ w g)`, for weights w
     and cotangents g. If a weight is nearly 1, this form of the gradient is more accurate than other forms.
     """
-    weights = masked_softmax(*primals, hidden_row)
+    weights = masked_softmax(*primals, hidden_row)  # (*, L, S)
     change = weights * tangents[0]
     return weights, change - weights * change.sum(-1, keepdims=True)

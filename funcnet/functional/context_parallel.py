@@ -5,7 +5,8 @@ devices have more keys to attend to than the first devices. The first devices wo
 the wait, the devices first exchange halves of their parts. Each device then has an early piece and a late piece of the
 sequence (*zigzag*). After the attention, the devices exchange the halves of the output back.
 
-Letters: `B batch, L queries, S keys (of this device), n devices, E width of a head, V width of a value`.
+Letters: `B batch, L queries, S keys (of this device), n devices, E width of a head, V width of a value`. An asterisk
+stands for the leading dimensions, such as (batch, heads).
 """
 
 from collections.abc import Hashable
@@ -64,7 +65,7 @@ class Drop(NamedTuple):
 def segments_of(
     where: str, segment_ids: jax.Array | tuple[jax.Array, jax.Array] | None, query: jax.Array, key: jax.Array
 ) -> tuple[jax.Array, jax.Array] | None:
-    """Return the segment ids of queries (B, 1, …, L) and keys (B, 1, …, S), or None if `segment_ids` is None."""
+    """Return the segment ids of queries (B or 1, …, L) and keys (B or 1, …, S), or None if `segment_ids` is None."""
     if segment_ids is None:
         return None
     pair = segment_ids if isinstance(segment_ids, tuple | list) else (segment_ids, segment_ids)
@@ -78,8 +79,9 @@ def segments_of(
                 f"{name} of shape {array.shape}, got {ids.dtype} of shape {ids.shape}. Pass a pair if queries and keys "
                 "have different segments."
             )
-        lead = ids.shape[:-1]
-        found.append(ids.reshape(*lead, *(1,) * (array.ndim - 2 - len(lead)), ids.shape[-1]))  # (B, 1, …, L or S)
+        lead = ids.shape[:-1]  # (B,), (1,) or ()
+        # ones for the dimensions between batch and length, such as the heads, so that the ids broadcast with the scores
+        found.append(ids.reshape(*lead, *(1,) * (array.ndim - 2 - len(lead)), ids.shape[-1]))  # (B or 1, …, L or S)
     return found[0], found[1]
 
 
@@ -114,15 +116,17 @@ def attend_in_parts(
     if count > 1 and not is_ring:  # (*, S, E) -> (*, S·n, E)
         key, value = (lax.all_gather(one, how.axis_name, axis=one.ndim - 2, tiled=True) for one in (key, value))
         masks = _gathered(masks, how.axis_name)
+    # Without a causal mask, all devices have the same work anyway. A part of odd length has no two equal halves.
     is_zigzag = is_ring and is_causal and length == keys and length % 2 == 0
     plan = BlockPlan(
         scale,
+        # In zigzag, a block lies within one half. A block with an early and a late half could hardly ever be skipped.
         queries=_block(length // 2 if is_zigzag else length, how.block_size, is_padded=count == 1),
         keys=_block(key.shape[-2] // 2 if is_zigzag else key.shape[-2], how.block_size, is_padded=count == 1),
         is_causal=is_causal,
         dtype=checks.wide_dtype(query),
-        rate=0.0 if drop.rate == 1 else float(drop.rate),
-        whole=(*lead, length * count, keys * count),
+        rate=0.0 if drop.rate == 1 else float(drop.rate),  # the blocks divide by 1 - rate
+        whole=(*lead, length * count, keys * count),  # `keys`, not `key.shape[-2]`, which counts gathered keys
         is_padded=count == 1 and how.block_size is not None and key.shape[-2] % min(how.block_size, key.shape[-2]) > 0,
         axis_name=how.axis_name if count > 1 else None,
         is_ring=is_ring,
@@ -130,12 +134,13 @@ def attend_in_parts(
     )
     rng = drop.rng if plan.rate > 0 else None
     if drop.rate == 1:
-        value = value * 0
+        value = value * 0  # in place of dropping every weight
     if count == 1:
         query, key, value, masks = _padded(plan, query, key, value, masks)
     if not is_zigzag:
         return attend_in_blocks(plan, query, key, value, masks, rng)[..., :length, :]  # (*, L, V) without padding
     go = lambda one, axis: None if one is None else _to_zigzag(one, how.axis_name, count, axis)
+    # The columns of the mask stay in order, because they are read at the positions of the keys (`BlockPlan.positions`).
     rows = masks.rows if masks.rows is None or masks.rows.shape[-2] == 1 else go(masks.rows, -2)
     masks = Masks(rows, go(masks.keys, -1), go(masks.query_segments, -1), go(masks.key_segments, -1))
     out = attend_in_blocks(plan, go(query, -2), go(key, -2), go(value, -2), masks, rng)
@@ -150,7 +155,7 @@ def _rows_or_keys(
     """
     if mask is None:
         return None, None
-    queries, columns = mask.shape[-2:] if mask.ndim > 1 else (0, 0)
+    queries, columns = mask.shape[-2:] if mask.ndim > 1 else (0, 0)  # with (0, 0), the mask fits nothing
     above, most = mask.shape[:-2], len(mask.shape[:-2])
     fits = most <= len(lead) and all(n in (1, m) for n, m in zip(above, lead[len(lead) - most :], strict=True))
     if fits and queries in (1, length) and columns in (1, keys * count):
@@ -167,7 +172,7 @@ def _rows_or_keys(
 def _gathered(masks: Masks, axis_name: Hashable) -> Masks:
     """Return the masks with the keys of all devices, (*, S·n), instead of this device's keys, (*, S)."""
     whole = lambda one: None if one is None else lax.all_gather(one, axis_name, axis=one.ndim - 1, tiled=True)
-    rows = masks.rows if masks.keys is None else whole(masks.keys)
+    rows = masks.rows if masks.keys is None else whole(masks.keys)  # (*, 1, S) -> (*, 1, S·n)
     return Masks(rows, None, masks.query_segments, whole(masks.key_segments))
 
 
@@ -190,6 +195,8 @@ def _padded(plan: BlockPlan, query: jax.Array, key: jax.Array, value: jax.Array,
         widths[axis] = (0, missing)
         return jnp.pad(array, widths)
 
+    # The rows of padding queries are cut from the output, and `BlockPlan.is_padded` hides padding keys. The padding of
+    # masks and segment ids can therefore have any value.
     masks = Masks(
         pad(masks.rows, plan.queries, -2), None, pad(masks.query_segments, plan.queries, -1), masks.key_segments
     )
@@ -211,10 +218,11 @@ def _to_zigzag(array: jax.Array, axis_name: Hashable, count: int, axis: int) -> 
     pieces i and 2n - 1 - i after it.
     """
     first, second = _routes(count)
-    halves = jnp.split(array, 2, axis=axis)  # L -> L/2 and L/2
+    halves = jnp.split(array, 2, axis=axis)  # pieces 2i and 2i + 1: L -> L/2 and L/2
     even, odd = lax.ppermute(halves[0], axis_name, first), lax.ppermute(halves[1], axis_name, second)
+    # Every device gets one even and one odd piece. On device i, the early piece is i, and the late piece is 2n - 1 - i.
     is_even = lax.axis_index(axis_name) % 2 == 0
-    return jnp.concatenate([jnp.where(is_even, even, odd), jnp.where(is_even, odd, even)], axis=axis)
+    return jnp.concatenate([jnp.where(is_even, even, odd), jnp.where(is_even, odd, even)], axis=axis)  # L/2 twice -> L
 
 
 def _from_zigzag(array: jax.Array, axis_name: Hashable, count: int) -> jax.Array:

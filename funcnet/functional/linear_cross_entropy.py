@@ -1,6 +1,6 @@
 """One function for a linear layer and the cross-entropy of its output.
 
-Letters: `B batch, I in_features, C classes, S further sizes`.
+Letters: `B batch, I in_features, C classes, S further sizes, b rows of a chunk`.
 
 With `LinearCrossEntropyOptions`, the batch is processed in chunks, so that the complete logits (B, C) are never stored.
 With 30 000 classes, for example, the complete logits may exceed the memory. If the losses are summed or averaged, their
@@ -50,7 +50,8 @@ class LinearCrossEntropyOptions:
     Raises:
         ValueError: if an argument has a value that is not listed under Args.
 
-    Differs from torch: `allow_retain_graph`, `acc_policy` and `acc_dtype` have no effect.
+    Differs from torch: `allow_retain_graph`, `acc_policy` and `acc_dtype` have no effect. 'auto' does not depend on the
+    device and the dtype, whereas torch uses 'aspect_ratio' for 16-bit inputs on CPU.
 
     Example:
         >>> LinearCrossEntropyOptions().chunk_size(4096, 768, 30_000)
@@ -73,6 +74,7 @@ class LinearCrossEntropyOptions:
                 f"{self.acc_policy!r}."
             )
         name, colon, parts = (self.chunking_method or "auto").partition(":")
+        # 'auto:2' and 'aspect_ratio:' are errors; int(parts) is false for 'aspect_ratio:0'
         if name not in ("auto", "aspect_ratio") or (colon and not (name != "auto" and parts.isdigit() and int(parts))):
             raise ValueError(
                 f"{where}: chunking_method is unknown; expected 'auto', 'aspect_ratio', 'aspect_ratio:n' or None, got "
@@ -81,6 +83,7 @@ class LinearCrossEntropyOptions:
         size = self.batch_chunk_size
         if size is not None and (not isinstance(size, int) or size <= 0):
             raise ValueError(f"{where}: batch_chunk_size is invalid; expected a positive int or None, got {size!r}.")
+        # A dtype equals its name and its scalar type, so `acc_dtype` may be any of the three.
         if self.acc_dtype is not None and self.acc_dtype not in [jnp.dtype(name) for name in ACCUMULATORS]:
             raise ValueError(
                 f"{where}: acc_dtype is not supported; expected None or one of {', '.join(ACCUMULATORS)}, got "
@@ -110,8 +113,9 @@ class LinearCrossEntropyOptions:
         if method is None or (method == "auto" and asked is not None):
             return max(1, batch if asked is None else min(asked, batch))
         parts = int(("aspect_ratio:2" if method == "auto" else method).partition(":")[2] or 1)
+        # rows · C logits are about B · I numbers, as many as the input has. Both quotients are rounded up, as in torch.
         rows = -(-batch // max(1, -(-classes // max(1, in_features))))
-        size = max(1, min((1 << max(rows - 1, 0).bit_length()) // parts, batch))
+        size = max(1, min((1 << max(rows - 1, 0).bit_length()) // parts, batch))  # 1 << … is the next power of two
         if asked not in (None, size):
             raise ValueError(
                 f"LinearCrossEntropyOptions: batch_chunk_size and chunking_method disagree; expected {size} rows, the "
@@ -194,10 +198,11 @@ def linear_cross_entropy(
             stacklevel=3,  # the wrapper of the public name is a level
         )
     checks.probability(where, "label_smoothing", label_smoothing)
-    axis = min(len(logits_shape) - 1, 1)
+    axis = min(len(logits_shape) - 1, 1)  # of the classes: 0 for logits (C,), else 1
     wanted = logits_shape[:axis] + logits_shape[axis + 1 :] if integral else logits_shape
     checks.shape_of(where, "target", target, wanted, f"The logits have shape {logits_shape}.")
     flat_bias = None if linear_bias is None else linear_bias.reshape(-1)
+    # (B, I) times (C · S, I)ᵀ -> (B, C · S) -> (B, C, *S)
     logits = linear(input, linear_weight.reshape(-1, input.shape[-1]), flat_bias).reshape(logits_shape)
     return cross_entropy(
         logits, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing
@@ -255,11 +260,12 @@ def _in_chunks(
     given = None if weight is None else weight.at[ids].get(out_sharding=gathered(weight, ids))
     share = (kept if given is None else jnp.where(kept, given, 0)).astype(checks.wide_dtype(rows))
     divisor = share.sum()
-    places = jnp.where(kept, jnp.where(possible, ids, 0), -1)
+    places = jnp.where(kept, jnp.where(possible, ids, 0), -1)  # -1 marks an ignored row; see `_chunk`
     share = jnp.where(kept & ~possible, jnp.nan, share)  # makes an id out of range visible under jit
     parts = shards(rows)
     split = partial(_split, parts=parts, size=-(-options.chunk_size(batch, *table.shape[::-1]) // parts))
     if reduction == "none":
+        # The gradient of each row is known only in the backward pass, which computes the logits of a chunk again.
         step = jax.checkpoint(lambda _, chunk: (None, _chunk(chunk[0], table, bias, chunk[1])[0]))
         losses = lax.scan(step, None, (split(rows), split(places, fill=-1)))[1]
         return _joined(losses, batch, parts) * share
@@ -280,15 +286,15 @@ def _split(x: jax.Array, parts: int, size: int, fill: int = 0) -> jax.Array:
     rows = x.shape[0] // parts
     chunks = -(-rows // size)
     widths = ((0, 0), (0, chunks * size - rows), *((0, 0),) * (x.ndim - 1))
-    x = jnp.pad(reshaped(x, (parts, rows, *x.shape[1:])), widths, constant_values=fill)
-    x = reshaped(x, (parts, chunks, size, *x.shape[2:])).swapaxes(0, 1)
+    x = jnp.pad(reshaped(x, (parts, rows, *x.shape[1:])), widths, constant_values=fill)  # (parts, chunks · size, …)
+    x = reshaped(x, (parts, chunks, size, *x.shape[2:])).swapaxes(0, 1)  # (chunks, parts, size, …)
     return reshaped(x, (chunks, parts * size, *x.shape[3:]))
 
 
 def _joined(x: jax.Array, rows: int, parts: int) -> jax.Array:
     """Join the chunks of an array with one number per row, and remove the padding that `_split` added."""
     chunks, size = x.shape
-    x = reshaped(x, (chunks, parts, size // parts)).swapaxes(0, 1)
+    x = reshaped(x, (chunks, parts, size // parts)).swapaxes(0, 1)  # (parts, chunks, rows of a part in a chunk)
     return reshaped(reshaped(x, (parts, chunks * (size // parts)))[:, : rows // parts], (rows,))
 
 
@@ -300,10 +306,10 @@ def _chunk(
     A target id of -1 marks an ignored row. The logits of an ignored row are replaced by 0.
     """
     wide = checks.wide_dtype(rows)
-    logits = _product(rows, table, 1, 1, wide)
+    logits = _product(rows, table, 1, 1, wide)  # (b, I) times (C, I)ᵀ -> (b, C)
     logits = logits if bias is None else logits + bias.astype(wide)
     logits = jnp.where(ids[:, None] < 0, 0, logits)  # a row that does not count may be NaN, and NaN · 0 is NaN
-    largest = lax.stop_gradient(logits.max(1, keepdims=True))
+    largest = lax.stop_gradient(logits.max(1, keepdims=True))  # (b, 1); its gradients would cancel
     exponentials = jnp.exp(logits - largest)
     total = exponentials.sum(1, keepdims=True)
     hit = lax.broadcasted_iota(ids.dtype, logits.shape, 1) == ids[:, None]
@@ -337,19 +343,19 @@ def _total_jvp(primals, tangents):
         total, of_table, of_bias = carry
         rows, share, ids = chunk
         losses, softmax, hit = _chunk(rows, table, bias, ids)
-        slope = (softmax - hit.astype(wide)) * share[:, None]
-        rounded = slope.astype(rows.dtype)
+        slope = (softmax - hit.astype(wide)) * share[:, None]  # (b, C), the derivative with respect to the logits
+        rounded = slope.astype(rows.dtype)  # products of 16-bit numbers are fast; their sums are wide
         if needed[1]:
-            of_table = of_table + _product(rounded, rows, 0, 0, wide)
+            of_table = of_table + _product(rounded, rows, 0, 0, wide)  # (C, I)
         if needed[2]:
             of_bias = of_bias + slope.sum(0)
-        of_rows = _product(rounded, table, 1, 0, wide) if needed[0] else None
+        of_rows = _product(rounded, table, 1, 0, wide) if needed[0] else None  # (b, I)
         return (total + (share * losses).sum(), of_table, of_bias), (of_rows, losses)
 
     zeros = lambda shape: vary_like(jnp.zeros(shape, wide), rows, table, bias, share)
     start = zeros(()), zeros(table.shape) if needed[1] else None, zeros(bias.shape) if needed[2] else None
     (total, of_table, of_bias), (of_rows, losses) = lax.scan(step, start, (rows, share, ids))
-    slopes = (of_rows, of_table, of_bias, losses)
+    slopes = (of_rows, of_table, of_bias, losses)  # the sum is linear in `share`, and `ids` have no slope
     parts = [
         (slope * given.astype(wide)).sum()
         for slope, given, asked in zip(slopes, tangents, needed, strict=False)

@@ -151,7 +151,7 @@ def multi_head_attention_forward(
     how = _checked(How(axis_name, context_parallel, block_size), need_weights, bias_k is not None or add_zero_attn)
     present = k.shape[-2]
     k, v = _more_keys(k, v, bias_k, bias_v, add_zero_attn, static_k is not None or static_v is not None)
-    causal = is_causal and key_padding_mask is None and not need_weights
+    causal = is_causal and key_padding_mask is None and not need_weights  # otherwise, attn_mask is used, as in torch
     bias = _merged(None if causal else attn_mask, key_padding_mask, q, (present, k.shape[-2] - present), how)
     p = dropout_p if training else 0.0
     if checks.draws(p):
@@ -308,7 +308,7 @@ def _merged(
     for which the sum is 0. With `axis_name`, S counts the keys of all devices.
     """
     (batch, heads, length, _), (present, more) = query.shape, keys
-    every = present * how.devices(_WHERE)
+    every = present * how.devices(_WHERE)  # keys of all devices, without the appended keys
     bias = None
     if attn_mask is not None:
         bias = added_mask(_WHERE, "attn_mask", attn_mask, query.dtype)
@@ -316,17 +316,18 @@ def _merged(
         checks.shape_of(
             _WHERE, "attn_mask", bias, shape, "The mask has shape (queries, keys) or (batch · heads, queries, keys)."
         )
+        # (L, S) -> (1, 1, L, S), or (B · H, L, S) -> (B, H, L, S)
         bias = bias.reshape(*((1, 1) if bias.ndim == 2 else (batch, heads)), length, every)
     if key_padding_mask is not None:
         padding = added_mask(_WHERE, "key_padding_mask", key_padding_mask, query.dtype)
         checks.shape_of(_WHERE, "key_padding_mask", padding, (batch, present), "The mask has shape (batch, keys).")
         if how.axis_name is not None:
             padding = lax.all_gather(padding, how.axis_name, axis=1, tiled=True)  # (B, S)
-        padding = padding[:, None, None]
+        padding = padding[:, None, None]  # (B, S) -> (B, 1, 1, S)
         if bias is not None:
-            wider = jnp.promote_types(bias.dtype, padding.dtype)
+            wider = jnp.promote_types(bias.dtype, padding.dtype)  # explicit, for callers with strict dtype promotion
             padding = bias.astype(wider) + padding.astype(wider)
         bias = padding
     if bias is None or not more:
         return bias
-    return jnp.pad(bias, ((0, 0), (0, 0), (0, 0), (0, more)))
+    return jnp.pad(bias, ((0, 0), (0, 0), (0, 0), (0, more)))  # every query attends to the appended keys

@@ -1,6 +1,6 @@
 """Normalisation within an example: layer, RMS, group and local response normalisation, and division by the norm.
 
-Letters: `B batch, C channel, G groups, S spatial dimensions`.
+Letters: `B batch, C channel, G groups, S spatial dimensions, P spatial positions`.
 
 Statistics are computed in at least float32. The variance is computed from the differences from the mean, and `eps` is
 added before the square root is taken. Layer, RMS and group normalisation in float32 are computed on CPU by the kernels
@@ -148,6 +148,7 @@ def group_norm(
     for name, vector in (("weight", weight), ("bias", bias)):
         why = f"Pass one number per channel; an input of shape {input.shape} has {channels} channels."
         checks.shape_of("F.group_norm", name, vector, (channels,), why)
+    # As in torch, the batch counts too, although the statistics do not span it.
     if batch * (channels // num_groups) * math.prod(spatial) == 1:
         raise ValueError(
             "F.group_norm: a group with only one value has no variance; expected more than 1 value per group, got an "
@@ -157,12 +158,12 @@ def group_norm(
     if input.size == 0:
         return input
     # Not flattened further, so that XLA fuses weight and bias into the same loop. This halves the time on CPU.
-    grouped = (batch, num_groups, channels // num_groups, math.prod(spatial))
+    grouped = (batch, num_groups, channels // num_groups, math.prod(spatial))  # (B, G, C / G, P)
     if _has_kernel(input, weight, bias, eps):
         w, b = (None if vector is None else reshaped(vector, grouped[1:3]) for vector in (weight, bias))
         return reshaped(native.group_norm(reshaped(input, grouped), w, b, eps), input.shape)
     normal = _standardise(reshaped(input.astype(checks.wide_dtype(input)), grouped), (2, 3), eps)
-    vectors = (None if v is None else v.reshape(*grouped[1:3], 1) for v in (weight, bias))
+    vectors = (None if v is None else v.reshape(*grouped[1:3], 1) for v in (weight, bias))  # (C,) -> (G, C / G, 1)
     return reshaped(_scale_and_shift(normal, *vectors), input.shape).astype(input.dtype)
 
 

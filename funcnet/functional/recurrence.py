@@ -66,9 +66,10 @@ def _recur(
 @functools.partial(_recur.defjvp, symbolic_zeros=True)
 def _recur_jvp(mode: str, reverse: bool, primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
     (gates, state, weights, mask), (d_gates, d_state, d_weights, _) = primals, tangents
+    # before: (T, B, P), h before each step. kept: arrays of all steps, (T, B, …)
     h, last, (before, kept) = run(mode, reverse, gates, state, weights, mask, keep=True)
     d_gates = _filled(d_gates, gates)
-    inner, outer = MODES[mode].weights_moved(before, kept, d_weights)
+    inner, outer = MODES[mode].weights_moved(before, kept, d_weights)  # (T, B, G) and (T, B, P), or None
     if inner is not None:
         d_gates = d_gates + MODES[mode].into_gates(inner, kept)
     d_state = tuple(_filled(d, s) for d, s in zip(d_state, state, strict=True))
@@ -93,7 +94,7 @@ def push(
     def step(d_state: State, xs: tuple[Any, ...]) -> tuple[State, jax.Array]:
         d_gates, outer, kept, mask = xs
         # The transpose of this form reads w_hh along its rows. `@ w_hh.T` took twice the time on CPU.
-        pushed = lax.dot_general(d_state[0], w_hh, (((1,), (1,)), ((), ())))
+        pushed = lax.dot_general(d_state[0], w_hh, (((1,), (1,)), ((), ())))  # (B, P) times (G, P)ᵀ -> (B, G)
         d_gates = d_gates + MODES[mode].into_gates(pushed, kept)
         new = MODES[mode].linear(d_gates, d_state, weights, kept, outer)
         new = _kept_where(mask, new, d_state)
@@ -113,10 +114,11 @@ def run(
 
     def step(state: State, xs: tuple[Any, ...]) -> tuple[State, Any]:
         gates, mask = xs
-        new, kept = MODES[mode].step(gates, state[0] @ transposed, state, weights)
+        new, kept = MODES[mode].step(gates, state[0] @ transposed, state, weights)  # (B, P) times (P, G) -> (B, G)
         new = _kept_where(mask, new, state)
         return new, (new[0], (state[0], kept) if keep else None)
 
+    # Also with `reverse`, entry t of the results is that of time step t.
     last, (h, kept) = lax.scan(step, state, (gates, mask), reverse=reverse)
     return h, last, kept
 
@@ -134,6 +136,10 @@ def _product(x: jax.Array, matrix: jax.Array | SymbolicZero | None) -> jax.Array
     if matrix is None or isinstance(matrix, SymbolicZero):
         return None
     return lax.dot_general(x, matrix, (((x.ndim - 1,), (1,)), ((), ())))
+
+
+# A cell has four methods. `step` returns the next state and the arrays `kept`, from which the other three compute
+# tangents: `weights_moved` for all steps at once, `linear` for one step, and `into_gates` for either.
 
 
 class _Elman:
@@ -166,15 +172,17 @@ class _LSTM:
         before, projection = state[1], weights[1]
         size = before.shape[-1]
         # σ is applied to all gates (including g) at once, after a barrier. Slicing first took twice the time on CPU.
-        i, f, _, o = jnp.split(lax.optimization_barrier(lax.logistic(gates + pushed)), 4, -1)
+        i, f, _, o = jnp.split(lax.optimization_barrier(lax.logistic(gates + pushed)), 4, -1)  # (B, 4H) -> (B, H) each
         x = gates[:, 2 * size : 3 * size] + pushed[:, 2 * size : 3 * size]
         g = jnp.tanh(x)
         c = f * before + i * g
         shown = jnp.tanh(c)
+        # the derivatives of c' with respect to the inputs of i, f and g, and of o tanh(c') with respect to that of o
         slopes = [g * i * (1 - i), before * f * (1 - f), i * tanh_slope(x), shown * o * (1 - o)]
         kept = (jnp.concatenate(slopes, -1), f, o * tanh_slope(c))
         if projection is None:
             return (o * shown, c), (*kept, None)
+        # h before the projection is kept too, because the tangent of W_hr is multiplied by it. (B, H) -> (B, P)
         return (_product(o * shown, projection), c), (*kept, o * shown)  # type: ignore[return-value]
 
     def weights_moved(self, before: jax.Array, kept: tuple[jax.Array, ...], d_weights: Weights) -> tuple[Any, Any]:
@@ -191,7 +199,7 @@ class _LSTM:
         c = f * d_state[1] + (i + f_gate + g)
         h: Any = o + slope_of_c * c
         if weights[1] is not None:
-            h = _product(h, weights[1])
+            h = _product(h, weights[1])  # (B, H) -> (B, P)
         return h if outer is None else h + outer, c
 
 
@@ -208,6 +216,7 @@ class _GRU:
         x = gates[:, 2 * size :] + r * candidate
         n = jnp.tanh(x)
         by_n = not_z * tanh_slope(x)
+        # the derivatives of h' with respect to the inputs of r, z and n
         slopes = [by_n * candidate * r * not_r, (before - n) * z * not_z, by_n]
         return (n + z * (before - n),), (jnp.concatenate(slopes, -1), z, r)
 
@@ -215,12 +224,12 @@ class _GRU:
         pushed, bias = _product(before, d_weights[0]), d_weights[1]
         if bias is None or isinstance(bias, SymbolicZero):
             return pushed, None
-        moved = jnp.pad(bias, (2 * bias.size, 0))
+        moved = jnp.pad(bias, (2 * bias.size, 0))  # (H,) -> (3H,); like h W_hnᵀ, b_hn goes through the reset gate
         return jnp.broadcast_to(moved, (*before.shape[:2], moved.size)) if pushed is None else pushed + moved, None
 
     def into_gates(self, pushed: jax.Array, kept: tuple[jax.Array, ...]) -> jax.Array:
-        r = kept[2]
-        others, candidate = jnp.split(pushed, [2 * r.shape[-1]], -1)
+        r = kept[2]  # (B, H) in one step, (T, B, H) for all steps
+        others, candidate = jnp.split(pushed, [2 * r.shape[-1]], -1)  # 3H -> 2H and H
         return jnp.concatenate([others, r * candidate], -1)
 
     def linear(

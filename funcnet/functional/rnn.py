@@ -303,7 +303,7 @@ def _checked(
             f"{where}: the sequence is empty; expected at least 1 step, got an input of shape {input.shape}."
         )
     count, directions = num_layers * (2 if bidirectional else 1), 2 if bidirectional else 1
-    each, more = divmod(len(params), count)
+    each, more = divmod(len(params), count)  # arrays of a layer and direction: w_ih, w_hh, b_ih, b_hh, w_hr
     bare = 4 if has_biases else 2
     if more or each not in ((bare, bare + 1) if mode == "LSTM" else (bare,)):
         raise ValueError(
@@ -322,12 +322,12 @@ def _checked(
     given = {f"params[{i}]": p for i, p in enumerate(params)}
     checks.one_dtype(where, input=input, **dict(zip(names, hx, strict=True)), **given)
     size = layers[0][0].shape[0] // _GATES[mode]
-    out = layers[0][-1].shape[0] if each == bare + 1 else size
-    for name, h, width in zip(names, hx, (out, size), strict=False):
+    out = layers[0][-1].shape[0] if each == bare + 1 else size  # P: w_hr is the last array, (P, H)
+    for name, h, width in zip(names, hx, (out, size), strict=False):  # only an LSTM has c_0
         why = "Its shape is (num_layers · directions, batch, size), also with batch_first."
         checks.shape_of(where, name, h, (count, batch, width), why)
     for number, layer in enumerate(layers):
-        width = input.shape[-1] if number < directions else directions * out
+        width = input.shape[-1] if number < directions else directions * out  # a later layer reads h of all directions
         wide = _GATES[mode] * size
         expected = [(wide, width), (wide, out)] + [(wide,)] * (bare - 2) + [(out, size)] * (each - bare)
         for place, (array, shape) in enumerate(zip(layer, expected, strict=True)):

@@ -87,6 +87,7 @@ def summed(
     inner, inner_names = variables(nest, sizes, "r")
     atom = read(nest, index, inner)
     position = join(index, out.shape)
+    # for the innermost loop of each kind: how far apart in memory the elements are that its next turn loads
     steps = {v: [abs(p.factor(v)) for _, p, _ in nest.loads] for v in (names[-1:] + inner_names[-1:])}
     if names and inner_names and kind in ("sum", "max", "min", "prod") and out.dtype.kind == "f":
         outer_steps, inner_steps = steps[names[-1]], steps[inner_names[-1]]
@@ -95,6 +96,7 @@ def summed(
     ctype = "int" if out.dtype == bool else TYPES[str(out.dtype)]
     start = literal(identity(kind, out.dtype), out.dtype)
     add = f"{combined(kind, 's', atom, out.dtype)};\n"
+    # A vectorized sum adds in another order. For floating-point numbers, clang needs permission to do that.
     add = f"{_REASSOCIATE}s = {add}}}\n" if kind == "sum" and out.dtype.kind == "f" else f"s = {add}"
     loop = loops_over(nest, inner_names, after=add, inside=True)
     loop = _blocked(nest, loop, kind, out.dtype)

@@ -19,15 +19,16 @@ def lower_sort(program: Program, operation: Operation) -> None:
     axis, n = s["axis"], out.shape[s["axis"]]
     if not out.size:
         return
-    order = program.place(ArrayValue((2 * n,), np.dtype("int32")))
+    order = program.place(ArrayValue((2 * n,), np.dtype("int32")))  # u and v of `_MERGE`
     nest = Nest(program)
     room = nest.argument(order, written=True)
     targets = [nest.argument(program.place(result), written=True) for result in operation.results]
     sources = [nest.argument(program.whole(x)) for x in operation.operands]
     index, names = variables(nest, [1 if a == axis else size for a, size in enumerate(out.shape)])
-    apart = 1
+    apart = 1  # distance in memory between neighbours of a row
     for size in out.shape[axis + 1 :]:
         apart *= size
+    # the position of a row's first element: the index along `axis` is 0, but its size counts in the steps
     row, whole = Index(), 1
     for one, size in zip(reversed(index), reversed(out.shape), strict=True):
         row, whole = row + one * whole, whole * size
@@ -37,8 +38,10 @@ def lower_sort(program: Program, operation: Operation) -> None:
         a, b = at(source, "x"), at(source, "y")
         if s.get("descending"):
             a, b = b, a
+        # A NaN is after every number. In descending order, it comes first, as in lax.top_k.
         nan = f" || ({b} != {b} && {a} == {a})" if x.dtype.kind == "f" else ""
         other = f" || ({a} != {a} && {b} == {b})" if x.dtype.kind == "f" else ""
+        # The next key decides only if this one is equal. `_MERGE` ends the chain.
         tests += f"if ({a} < {b}{nan}) first = 1; else if ({b} < {a}{other}) first = 0; else "
     moves = "".join(f"{at(t, 'i')} = {at(x, 'u[i]')};\n" for t, x in zip(targets, sources, strict=True))
     body = _MERGE.replace("COUNT", str(n)).replace("ROOM", room).replace("TESTS", tests).replace("MOVES", moves)

@@ -109,7 +109,9 @@ class BatchNorm(RunningNorm):
         tracks = self.training and self.track_running_stats and self.num_batches_tracked is not None
         momentum: Any = 0.0 if self.momentum is None else self.momentum
         if tracks and self.momentum is None:
+            # with this weight for the new batch, the running statistics are the means over all batches so far
             momentum = 1 / (self.num_batches_tracked + 1).astype(self.running_mean.dtype)
+        # `track_running_stats` may be set to False later. As in torch, the statistics then stay, and are used in eval.
         keeps = not self.training or self.track_running_stats
         y, mean, var, count = batch_norm_and_count(
             input,
@@ -121,7 +123,7 @@ class BatchNorm(RunningNorm):
             momentum,
             self.eps,
             mask=mask,
-            axis_name=axis_name if self.training else None,
+            axis_name=axis_name if self.training else None,  # in eval, no device waits for others, as in torch
             axis_index_groups=axis_index_groups,
         )
         if tracks:

@@ -127,10 +127,10 @@ class RNNBase(Module):
                 )
         if input.ndim == 3:
             return self._recur_padded(input, hx, lengths, self.batch_first)
-        hx = None if hx is None else [jnp.asarray(h)[:, None] for h in hx]
+        hx = None if hx is None else [jnp.asarray(h)[:, None] for h in hx]  # (D · L, P or H) -> (D · L, 1, P or H)
         lengths = None if lengths is None else checks.integers(where, "lengths", lengths)[None]
-        output, last = self._recur_padded(input[:, None], hx, lengths, False)
-        return output[:, 0], [h[:, 0] for h in last]
+        output, last = self._recur_padded(input[:, None], hx, lengths, False)  # (T, 1, I), even if batch_first
+        return output[:, 0], [h[:, 0] for h in last]  # (T, D · P), and (D · L, P or H) each
 
     def _recur_packed(self, where: str, input: PackedSequence, hx: Start, lengths: Lengths) -> tuple[Any, list[Any]]:
         if lengths is not None:

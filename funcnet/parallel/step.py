@@ -77,7 +77,7 @@ def parallelize(
         return jax.pmap(
             run,
             layout.axis_name,
-            in_axes=(None, 0, None),
+            in_axes=(None, 0, None),  # the batch has an axis of devices: (devices, rows of a device, …)
             out_axes=None,
             devices=list(layout.mesh.devices.flat),
             donate_argnums=donated,
@@ -198,6 +198,7 @@ def first_over(tree: PyTree, axis_name: AxisName) -> Any:
         return jax.random.key_data(x) if is_key(x) else x.astype(jnp.int32) if x.dtype == bool else x
 
     numbers = jax.tree.map(number, tree)
+    # `where` and not a product, because NaN · 0 is NaN
     summed = lax.psum(jax.tree.map(lambda x: jnp.where(is_first, x, jnp.zeros_like(x)), numbers), axis_name)
     back = lambda x, before: wrap_keys(x, before.dtype) if is_key(before) else x.astype(before.dtype)
     return jax.tree.map(back, summed, tree)

@@ -114,17 +114,18 @@ class QuantizationAware(Module):
             scales[id(value)], zero = _parameters(low, high)
             return fake_quantize(array, scales[id(value)], zero, _LOW, _HIGH)
 
+        # `evaluate` calls this function, after the tables that it reads are made below.
         def tap(value: LayerValue, array: jax.Array) -> jax.Array:
             if id(value) in weights:
                 x, _, bias = weights[id(value)].inputs
                 return _rounded_weight(array, bias.constant, _scale_of(x, scales), self.per_channel)
-            if id(value) in tables:
+            if id(value) in tables:  # a table has the range of its own entries
                 still = lax.stop_gradient(array)
                 return rounded(value, array, still.min(), still.max())
             if id(value) in fixed:
                 scales[id(value)] = fixed[id(value)].scale
                 return fake_quantize(array, fixed[id(value)])
-            if id(value) in averages:
+            if id(value) in averages:  # no range of its own, so nothing to update
                 place = places[averages[id(value)]]
                 return rounded(value, array, lows[place], highs[place])
             if id(value) not in watched:

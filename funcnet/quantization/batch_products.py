@@ -1,4 +1,7 @@
-"""Matrix products of two quantized arrays, such as the queries and the keys of attention."""
+"""Matrix products of two quantized arrays, such as the queries and the keys of attention.
+
+Letters: `M rows of a, N rows of b, K columns of both`.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -72,6 +75,7 @@ def batch_matmul(
         )
     zeros = [np.int32(one.zero_point) for one in (a_qparams, b_qparams, out_qparams)]
     if kernel == "xnnpack" and b_qparams.zero_point == 0:
+        # XNNPACK computes the ratio in float32, whereas TFLite computes the multiplier in double precision (above).
         scales = [np.float32(one.scale) for one in (a_qparams, b_qparams, out_qparams)]
         return _multiply_in_float32(a, b, *zeros, scales[0] * scales[1] / scales[2])
     return _multiply(a, b, *zeros, np.int32(mantissa), np.int32(exponent))
@@ -87,6 +91,7 @@ def _multiply(a, b, a_zero, b_zero, zero, mantissa, exponent):
 @jax.jit
 def _multiply_in_float32(a, b, a_zero, b_zero, zero, ratio):
     steps = jnp.rint(_sums(a, b, a_zero, b_zero).astype(jnp.float32) * ratio)
+    # The inner limits only prevent an overflow of int32. Any limits beyond ±255 (127 + 128) give the same results.
     return jnp.clip(jnp.clip(steps, -1024, 1024).astype(jnp.int32) + zero, -128, 127).astype(jnp.int8)
 
 
@@ -96,7 +101,7 @@ def _sums(a, b, a_zero, b_zero):
     return lax.platform_dependent(a, b, cpu=_in_float32, default=_in_int32)
 
 
-def _numbers(a):
+def _numbers(a):  # (*, M, K) times (*, N, K)ᵀ -> (*, M, N)
     batch = tuple(range(a.ndim - 2))
     return ((a.ndim - 1,), (a.ndim - 1,)), (batch, batch)
 

@@ -75,6 +75,8 @@ def calibrate(
         key = tuple((array.shape, array.dtype.name) for array in inputs)
         if key not in steps:
             graph = layers_of("calibrate", net, params, state, inputs)
+            # The first graph shows which values need a range for each channel. These ranges come from the first batch
+            # alone, because they are constants of the graph that is observed on all batches.
             if not steps:
                 channels = _channels(graph, inputs)
             if channels:

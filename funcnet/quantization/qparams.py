@@ -188,7 +188,9 @@ def choose_qparams(
     is_limited = quant_min is not None or quant_max is not None
     if symmetric:
         is_signed = integer_range(dtype)[0] < 0
+        # uint8: (0 + 255 + 1) // 2 = 128 as in TFLite, but (0 + 255) // 2 = 127 with limits, as in torch
         middle = 0 if is_signed else (smallest + largest + (not is_limited)) // 2
+        # `largest - middle` is 127 for int8 and for uint8. Without limits, -128 and 0 are therefore not used.
         scale = np.maximum(-low, high) / ((largest - smallest) / 2 if is_limited else largest - middle)
     else:
         scale = (high - low) / (largest - smallest)
@@ -196,6 +198,7 @@ def choose_qparams(
     narrow = scale < np.finfo(np.float32).tiny
     with np.errstate(over="ignore"):
         scale = np.where(narrow, 1.0 if narrow.all() else np.max(scale), scale).astype(np.float32)
+    # The scale is float32 by now, because the integers are computed with the rounded scale.
     zero = np.full(low.shape, middle) if symmetric else np.rint(smallest - low / scale)
     zero = np.clip(zero, smallest, largest).astype(np.int64)
     return QParams(scale, zero, dtype, axis)

@@ -90,23 +90,25 @@ def _affine(
     found = _layer_before(x)
     if found is not None:
         layer, shape = found
-        axis = 1 if layer.op == "conv" else len(shape) - 1
+        axis = 1 if layer.op == "conv" else len(shape) - 1  # of the channels in the layer's output
         if x.shape == shape:
             numbers = channel_constant(constant, shape, axis)
         elif layer.op == "conv" and len(x.shape) == 3 and x.shape == (shape[0], shape[1], shape[3]):
-            numbers = channel_constant(constant, x.shape, 1)  # the convolution of one dimension
-        else:
+            numbers = channel_constant(constant, x.shape, 1)  # one dimension: (B, C, 1, T) was reshaped to (B, C, T)
+        else:  # any other reshape mixes the channels with other axes, so all of them need the same number
             one = channel_constant(constant, (1,), 0) if np.prod(constant.shape) == 1 else None
             numbers = None if one is None else jnp.broadcast_to(one, (shape[axis],))
         if numbers is not None:
             inputs, weight, bias = layer.inputs
             changed = fold(jnp.asarray(weight.constant), jnp.asarray(bias.constant), numbers)
+            # a copy, because other operations may read the layer's own output
             new = graph.again(layer, [inputs, *map(as_constant, changed)])
             return graph.reshape(new, x.shape)
     numbers = channel_constant(constant, x.shape, 1) if len(x.shape) == 4 else None
     if numbers is None:
         return None
     channels = x.shape[1]
+    # folded into the identity: the weight (channels, 1, 1, 1) of a depthwise convolution
     changed = fold(jnp.ones((channels, 1, 1, 1), x.dtype), jnp.zeros(channels, x.dtype), numbers)
     settings = {"stride": [1, 1], "padding": [[0, 0], [0, 0]], "dilation": [1, 1], "groups": channels}
     return graph.add("conv", [x, *map(as_constant, changed)], x.shape, **settings)

@@ -137,7 +137,7 @@ def impossible(item: HostItem) -> str | None:
             return f"a value type does not exist; expected one of {[*known]}, got {kind!r}"
     if isinstance(one, MemoryType | TableType):
         sizes = [0, one.minimum, *([] if one.maximum is None else [one.maximum]), int(_MOST[one.kind].split()[0])]
-        if any(type(size) is not int for size in sizes) or sizes != sorted(sizes):
+        if any(type(size) is not int for size in sizes) or sizes != sorted(sizes):  # a bool is no size
             return f"the limits are wrong; expected whole numbers in order, up to {_MOST[one.kind]}, got {one}"
     return None
 

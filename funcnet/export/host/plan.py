@@ -159,6 +159,8 @@ def _ordered(modules: Mapping[str, WasmBinary], sources: Mapping[tuple[str, int]
         }
 
     state = needs(lambda one: one.type.kind != "function")
+    # Circles of any imports first, so that functions determine the order where they can. Inside such a circle, only
+    # state counts, because trampolines replace functions that do not exist yet.
     groups = [
         tuple(group)
         for around in components(list(modules), needs(lambda one: True))
@@ -170,11 +172,11 @@ def _ordered(modules: Mapping[str, WasmBinary], sources: Mapping[tuple[str, int]
         for name in group:
             for i, one in enumerate(modules[name].imports):
                 source = sources[name, i]
-                waits = source[0] in modules and source[0] not in made
+                waits = source[0] in modules and source[0] not in made  # objects of the host always exist
                 if one.type.kind == "function" and waits and source not in late:
                     late.append(source)
             made.add(name)
-    circular = tuple(len(group) > 1 or group[0] in state[group[0]] for group in groups)
+    circular = tuple(len(group) > 1 or group[0] in state[group[0]] for group in groups)  # or it imports from itself
     return LinkPlan(sources, tuple(groups), circular, tuple(late))
 
 

@@ -45,7 +45,7 @@ class Dimensions:
         if all(isinstance(size, int) for size in shape):
             return self.graph.ints(*shape)
         parts: list[OnnxValue] = []
-        fixed: list[int] = []
+        fixed: list[int] = []  # consecutive ints, which become one constant
         for size in shape:
             if isinstance(size, int):
                 fixed.append(size)
@@ -81,7 +81,7 @@ class Dimensions:
             base, exponent = self._compute(code.left), code.right
             assert isinstance(exponent, ast.Constant) and isinstance(exponent.value, int)
             out = base
-            for _ in range(exponent.value - 1):
+            for _ in range(exponent.value - 1):  # onnxruntime computes Pow of int64 in float64
                 out = self._add("Mul", out, base)
             return out
         if isinstance(code, ast.BinOp) and type(code.op) in OPERATORS:
@@ -94,6 +94,7 @@ class Dimensions:
                 rest = self._add("Mod", *arguments)  # the sign of the divisor, as in Python
                 if code.func.id == "mod":
                     return rest
+                # ONNX rounds a quotient towards zero, and Python down. Without the rest, the quotient is exact.
                 return self._add("Div", self._add("Sub", arguments[0], rest), arguments[1])
         raise ValueError(
             f"{self.where}: a symbolic size has an unknown form; expected sums, products, floordiv, mod, max and min, "

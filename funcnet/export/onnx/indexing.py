@@ -71,6 +71,7 @@ def _one_slice(low: Emitter, equation: Equation, x: OnnxValue, indices: OnnxValu
     params, graph = equation.params, low.graph
     numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
     read = numbers.start_index_map
+    # A start is in range if the whole slice is within the array, so there are n - size + 1 of them along an axis.
     indices, valid = _in_range(low, params["mode"], indices, [x.shape[axis] - sizes[axis] + 1 for axis in read])
     axes = [axis for axis in range(x.rank) if not low.same(sizes[axis], x.shape[axis])]
     if indices.known and indices.constant is not None:
@@ -80,6 +81,7 @@ def _one_slice(low: Emitter, equation: Equation, x: OnnxValue, indices: OnnxValu
     else:
         places = graph.cast(indices, np.int64)
         one = [graph.ints(n) for n in range(len(read) + 1)]
+        # indices (n,) -> n starts of shape (1,), because a slice begins at 0 along the axes that `read` lacks
         each = [graph.add("Slice", [places, one[n], one[n + 1], one[0]], (1,), np.int64) for n in range(len(read))]
         found = dict(zip(read, each, strict=True))
         first = [found.get(axis, graph.ints(0)) for axis in axes]
@@ -91,6 +93,7 @@ def _one_slice(low: Emitter, equation: Equation, x: OnnxValue, indices: OnnxValu
     out = graph.squeeze(part, list(numbers.collapsed_slice_dims))
     if valid is None:
         return out
+    # `valid` is a scalar here: a slice that is not entirely in the array is filled entirely, as in JAX
     fill = graph.constant(_fill(params["fill_value"], out.dtype))
     return low.emit("Where", equation, valid, out, fill)
 

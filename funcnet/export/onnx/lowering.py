@@ -116,10 +116,10 @@ class Lowering:
     def lower(self, equation: Equation, inputs: Sequence[OnnxValue]) -> list[OnnxValue]:
         """Add one operation, and return its outputs."""
         name = equation.primitive.name
-        if (plain := default_program(equation)) is not None:
+        if (plain := default_program(equation)) is not None:  # a plain product or convolution, as in ONNX
             return self.inlined(plain, inputs)
         if (program := called_program(equation)) is not None:
-            outer, self.prefix = self.prefix, self.graph.layer
+            outer, self.prefix = self.prefix, self.graph.layer  # names in the program are relative to its layer
             outputs = self.inlined(program, inputs)
             self.prefix = outer
             return outputs
@@ -131,7 +131,7 @@ class Lowering:
         known = ranges.decided(equation, inputs)
         if known is not None:
             return [known if isinstance(known, OnnxValue) else self.full(np.asarray(known), shape)]
-        if all(0 in variable.aval.shape for variable in equation.outvars):
+        if all(0 in variable.aval.shape for variable in equation.outvars):  # no entries to compute
             return [self.graph.constant(np.zeros(v.aval.shape, v.aval.dtype)) for v in equation.outvars]
         rule = RULES.get(name)
         if rule is None:
@@ -139,7 +139,7 @@ class Lowering:
         outputs = rule(self, equation, *inputs)
         if isinstance(outputs, list | tuple):
             return list(outputs)
-        if outputs.bounds is None:
+        if outputs.bounds is None:  # unless the rule knows the bounds better
             outputs.bounds = ranges.bounds_of(equation, inputs)
         return [outputs]
 

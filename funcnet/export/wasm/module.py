@@ -156,11 +156,13 @@ def to_wasm(
             f"to_wasm: lengths has wrong values; expected positive numbers, each once, got {tuple(lengths)}."
         )
     example_arrays = jax.tree.map(_example, example_arrays)
-    sets = [_resized(example_arrays, n, axis) for n in lengths] or [example_arrays]
+    sets = [_resized(example_arrays, n, axis) for n in lengths] or [example_arrays]  # the examples for each length
     store, kernels = Weights(), Kernels()
     traced = [trace(function, examples, RULES) for examples in sets]
     programs = [lowered(block, store, kernels) for block in traced]
     built = [_build(function, *parts) for parts in zip(sets, traced, programs, strict=True)]
+    # The addresses in `built` count from the end of the weights. Only one length runs at a time, so the arrays of all
+    # lengths share one part of the memory.
     start = _BASE + store.size
     pages = -(-(start + max(size for *_, size in built)) // _PAGE)
     names = [f"_{n}" for n in lengths] or [""]
@@ -188,7 +190,7 @@ def to_wasm(
         beside = weights_module(_BASE, data, pages, custom(SECTION + ".weights", where.sha256.encode()))
         module = _imported_from(module, "weights")
     parts = sections(module)
-    module = assembled([*parts, note])
+    module = assembled([*parts, note])  # last: the other steps rewrite the module
     code_size = sum(len(content) for kind, content in parts if kind == CODE)
     check = _checked(Runner(module, beside), function, sets)
     return WasmExport(module, beside, description, code_size, check)

@@ -101,9 +101,9 @@ class _Binder:
             elif isinstance(value, Computed):
                 frame.computed[name] = value
         for name in frame.computed:
-            del values[name]
+            del values[name]  # `computing` sets it to an array, once its leaves are bound
         for kind, given in ((Parameter, params), (Buffer, state)):
-            borrowed = set()
+            borrowed = set()  # leaves whose arrays are stored under an earlier name
             for name, leaf in leaves(module, kind):
                 if id(leaf) in self.made:
                     self._same_stack(frame, leaf, stacks)

@@ -36,7 +36,7 @@ class Description(Node):
             return
         if name == "training":
             raise AttributeError(f"{type(self).__name__}.training: {METHODS['train']}", name=name, obj=self)
-        if vars(self).get(name, self) is not value:
+        if vars(self).get(name, self) is not value:  # `self` stands for no value, because None is a value
             stale_traces.warn_of_change(self, name)
         computed = vars(self).get(name)
         if isinstance(computed, Computed):
@@ -60,6 +60,7 @@ class Description(Node):
             vars(self)[name] = value
             reserve(self, name, None)
         elif kind is None:
+            # a list of parameters that are also attributes of modules does no harm: init finds them there
             if any(isinstance(one, Parameter) and not shared_parts.is_held(one) for one in _items(value)):
                 raise TypeError(
                     f"{type(self).__name__}.{name}: init cannot find parameters in a plain container; expected a "
@@ -71,7 +72,7 @@ class Description(Node):
                     f"of funcnet.nn, got a torch {type(value).__name__}. Import the class from funcnet.nn instead."
                 )
             object.__setattr__(self, name, value)
-        elif value is None:
+        elif value is None:  # the name stays reserved for parts of this kind
             vars(self)[name] = None
             reserve(self, name, (kind, persistent))
         else:

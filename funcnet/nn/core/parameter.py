@@ -65,14 +65,14 @@ class _Leaf(Initialised):
 
     def __init__(self, shape_or_array: Any, init: Init | None, dtype: DTypeLike | None):
         self.formerly: tuple[str, str] | None = None  # (the end of its name, the end of its former name)
-        try:
+        try:  # only for the error of np.dtype, which does not know the dtypes of random keys
             dtype is None or jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key) or np.dtype(dtype)
         except TypeError:
             raise TypeError(
                 f"{type(self).__name__}: dtype is unknown; expected a dtype such as jnp.float32, got {dtype!r:.60}."
             ) from None
         self.shape: tuple[int, ...] | None
-        if shape_or_array is None:
+        if shape_or_array is None:  # a lazy leaf
             self.shape, self.init, self.dtype = None, init, dtype or jnp.float32
         elif isinstance(shape_or_array, int | np.integer):
             self.shape, self.init, self.dtype = (int(shape_or_array),), init, dtype or jnp.float32
@@ -84,9 +84,9 @@ class _Leaf(Initialised):
                     f"{type(self).__name__}: the initial value is already given by an array; expected no init."
                 )
             array = shape_or_array
-            if isinstance(array, Initialised) and not isinstance(array.origin, Clone):
+            if isinstance(array, Initialised) and not isinstance(array.origin, Clone):  # a leaf, or a part of one
                 raise shares(type(self).__name__, array)
-            if not isinstance(array, jax.Array | Initialised):
+            if not isinstance(array, jax.Array | Initialised):  # a NumPy array, or a tensor of torch
                 array = np.asarray(array)
             self.shape, self.dtype = tuple(array.shape), dtype or array.dtype
             self.init = Same(array) if isinstance(array, Initialised) else functools.partial(fixed, array=array)

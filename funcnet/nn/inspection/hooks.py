@@ -221,11 +221,13 @@ class BoundHooks:
             for hook in hooks:
                 if hook.kind == _FORWARD_PRE:
                     args, kwargs = _before(hook, module, args, kwargs)
+            # The barrier is around forward and its hooks, but not around the pre-hooks, as in torch. Backward hooks see
+            # the gradients of what the pre-hooks pass on, and of what the last hook returns.
             barrier = _Barrier(description_of(module), name, hooks)
             args = barrier.inputs(args)
             result = forward(*args, **kwargs)
             for hook in after:
-                ran.append(hook)
+                ran.append(hook)  # first: a hook that raises an error is not called again
                 result = _after(hook, module, args, kwargs, result)
             return barrier.outputs(result)
         except Exception:

@@ -228,6 +228,7 @@ def _complain(module: Node, sd: Mapping[str, Any], found: Match, strict: bool, e
             advice += "Rename the entries, or load those that fit with strict=False, into=(params, state)."
         prefix = found.unexpected[0].split(".")[0] + "." if found.unexpected else ""
         inner = [name for name, value in sd.items() if isinstance(value, Mapping) and set(value) & set(expected)]
+        # Each of the following mistakes explains all wrong names. Advice about single names would then mislead.
         inside = {name: value for name, value in sd.items() if isinstance(value, Mapping)}
         if tree.flatten(inside).keys() & set(expected):
             advice = "sd is nested, like params; expected dotted names. Pass net.state_dict(params, state)."

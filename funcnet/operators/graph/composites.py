@@ -87,16 +87,17 @@ def _folded(tape: Tape, a: TapeValue, b: TapeValue) -> TapeValue:
 
 
 def _batched(tape: Tape, a: TapeValue, b: TapeValue) -> TapeValue:
+    # torch expands a batch of one matrix only if it needs no gradient. The gradient would have the size of the batch.
     if a.ndim == b.ndim == 3 and a.shape[0] != b.shape[0]:
         if a.shape[0] == 1 and a.requires_grad:
             return matmul(tape, tape.run("squeeze.dim", a, dim=0), b)
         if b.shape[0] == 1 and b.requires_grad:
             return matmul(tape, a, tape.run("squeeze.dim", b, dim=0))
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    n, p = (a.shape[-2] if a.ndim > 1 else 1), (b.shape[-1] if b.ndim > 1 else 1)
-    first = _expanded(tape, a, batch, (n, a.shape[-1]))
+    n, p = (a.shape[-2] if a.ndim > 1 else 1), (b.shape[-1] if b.ndim > 1 else 1)  # (*, n, m) times (*, m, p)
+    first = _expanded(tape, a, batch, (n, a.shape[-1]))  # a vector (m,) expands to (*, 1, m), but not to (*, m, 1)
     second = _expanded(tape, b if b.ndim > 1 else tape.run("unsqueeze", b, dim=1), batch, (a.shape[-1], p))
-    product = tape.run("bmm", first, second)
+    product = tape.run("bmm", first, second)  # (all of *, n, p)
     if b.ndim == 1:
         product = tape.run("squeeze.dim", product, dim=-1)
     size = [*batch, *([n] if a.ndim > 1 else []), *([p] if b.ndim > 1 else [])]

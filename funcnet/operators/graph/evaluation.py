@@ -71,12 +71,13 @@ class Evaluation:
         """Return the results of an equation."""
         name, params, given = equation.name, equation.params, equation.given
         needs = any(value.requires_grad for value in given)
-        if name in LOOPS and needs:
+        if name in LOOPS and needs:  # without a gradient, a loop has no nodes, and runs as a whole below
             return LOOPS[name](self, given, params)
         opened = next((params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in params), None)
+        # a function such as relu is opened unless a gradient flows: it then has one node, as in torch
         special = FUNCTIONS.get(_function_name(params)) if name == "custom_jvp_call" and needs else None
         if opened is not None and name not in LOOPS and special is None:
-            closed = opened if hasattr(opened, "consts") else None
+            closed = opened if hasattr(opened, "consts") else None  # `remat` has a jaxpr without constants
             inner, consts = (closed.jaxpr, closed.consts) if closed is not None else (opened, ())
             return self.run(inner, consts, given)
         if not needs:

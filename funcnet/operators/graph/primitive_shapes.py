@@ -21,7 +21,7 @@ def _sum(equation: Equation) -> list[TapeValue]:
     (x,), tape = equation.given, equation.tape
     axes = tuple(int(axis) for axis in equation.params["axes"])
     count = math.prod(x.shape[axis] for axis in axes)
-    chain = [equation.eqn]
+    chain = [equation.eqn]  # the equations of one torch function
     user = equation.next_equation(equation.eqn)
     keeps = user is not None and _brings_back(user, x.shape, axes)
     if keeps:
@@ -31,13 +31,14 @@ def _sum(equation: Equation) -> list[TapeValue]:
     if is_mean:
         chain.append(user)
     total = equation.arrays()[0]
+    # np.asarray, because a quotient of two arrays without dimensions is a scalar of NumPy, not an array
     out = np.asarray(total / np.asarray(count, total.dtype) if is_mean else total).astype(total.dtype)
     out = np.expand_dims(out, axes) if keeps else out
-    if len(axes) == x.ndim and not keeps:
+    if len(axes) == x.ndim and not keeps:  # torch has another node for `x.sum()` than for `x.sum(dim)`
         value = tape.run("mean" if is_mean else "sum", x, out=out)
     else:
         value = tape.run("mean.dim" if is_mean else "sum.dim_IntList", x, out=out, dim=axes, keepdim=keeps)
-    for one in chain[1:]:
+    for one in chain[1:]:  # `Evaluation.run` skips them, because their results are known
         equation.known[one.outvars[0]] = value
     return [value]
 

@@ -119,13 +119,14 @@ class Tape:
         several = isinstance(results, tuple | list)
         flat = [np.asarray(one) for one in (results if several else [results])]
         edges: list[Edge | None] = []
-        needing = set()
+        needing = set()  # the inputs that require a gradient
         for key in operation.inputs:
             if key not in operation.fixed:
                 values = given.get(key)
                 found = [getattr(x, "edge", None) for x in (values if isinstance(values, list) else [values])]
                 edges += found
                 needing |= {key} if any(found) else set()
+        # what a node may save, under the names in derivatives.yaml
         known = {**settings, **arrays, "result": flat[0], "output": flat[0]}
         known |= {f"result{number}": one for number, one in enumerate(flat) if f"result{number}" not in settings}
         saved = {
