@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from funcnet.functional import checks
-from funcnet.functional.attention_core import attend
+from funcnet.functional.attention_core import attend, default_scale
 from funcnet.functional.context_mesh import attend_on_mesh, context_parts
 from funcnet.functional.context_parallel import Drop, How, attend_in_parts, segments_of
 from funcnet.functional.dropout import dropout
@@ -129,7 +129,7 @@ def scaled_dot_product_attention(
         _check_mask(where, hidden, shape)
     if parts > 1 or axis_name is not None or block_size is not None:
         run = attend_on_mesh if parts > 1 else attend_in_parts
-        scale = query.shape[-1] ** -0.5 if scale is None else scale
+        scale = default_scale(query) if scale is None else scale
         return run(where, query, key, value, hidden, segments, how, scale, is_causal, Drop(dropout_p, rng))
     if is_causal:
         hidden = ~jnp.tril(jnp.ones(shape[-2:], bool))  # (L, S); also if L ≠ S, query i attends to keys 0 to i

@@ -352,7 +352,8 @@ def _blocks(array: jax.Array, size: int) -> jax.Array:
 def _joined(blocks: jax.Array) -> jax.Array:
     """Join blocks (blocks, *, size, width) to an array (*, length, width), where length = blocks · size."""
     array = jnp.moveaxis(blocks, 0, -3)  # (*, blocks, size, width)
-    return array.reshape(*array.shape[:-3], -1, array.shape[-1])
+    *lead, count, size, width = array.shape
+    return array.reshape(*lead, count * size, width)  # not -1, which an empty array leaves open
 
 
 def _query_side(plan: BlockPlan, masks: Masks, length: int) -> tuple[jax.Array | None, jax.Array | None]:
@@ -369,7 +370,7 @@ def _query_side(plan: BlockPlan, masks: Masks, length: int) -> tuple[jax.Array |
 
 
 def _key_blocks(plan: BlockPlan, keys: _Keys) -> _Keys:
-    last = lambda array: jnp.moveaxis(array.reshape(*array.shape[:-1], -1, plan.keys), -2, 0)  # (*, S) -> (M, *, s)
+    last = lambda array: _blocks(array[..., None], plan.keys)[..., 0]  # (*, S) -> (M, *, s)
     mask, segments = (None if one is None else last(one) for one in (keys.mask, keys.segments))
     return _Keys(_blocks(keys.key, plan.keys), _blocks(keys.value, plan.keys), mask, segments)
 
@@ -382,8 +383,7 @@ def _blocks_of_keys(plan: BlockPlan, gradients: Parts) -> Any:
 def _joined_keys(gradients: Parts) -> Any:
     mask = gradients[2]
     if mask is not None:
-        mask = jnp.moveaxis(mask, 0, -2)  # (M, *, s) -> (*, M, s)
-        mask = mask.reshape(*mask.shape[:-2], -1)  # (*, S)
+        mask = _joined(mask[..., None])[..., 0]  # (M, *, s) -> (*, S)
     return _joined(gradients[0]), _joined(gradients[1]), mask
 
 

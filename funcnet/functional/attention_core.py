@@ -21,7 +21,7 @@ from funcnet.functional import checks
 from funcnet.functional.softmax import softmax
 from funcnet.operators.graph.recording import recorded
 
-__all__ = ["attend", "masked", "masked_softmax"]
+__all__ = ["attend", "default_scale", "masked", "masked_softmax"]
 
 
 @recorded
@@ -69,7 +69,7 @@ def attend(
     Reference: Vaswani et al. 2017, arXiv:1706.03762, equation 1.
     """
     dtype = checks.wide_dtype(query) if dtype is None else dtype
-    scale = max(query.shape[-1], 1) ** -0.5 if scale is None else scale  # E may be 0
+    scale = default_scale(query) if scale is None else scale
     query = query * scale  # before the product: the query has fewer entries than the scores, which then overflow later
     if heads_last:
         scores = jnp.einsum("...qhe,...khe->...hqk", query, key, preferred_element_type=dtype)  # (*, H, L, S)
@@ -85,6 +85,11 @@ def attend(
     else:
         out = jnp.matmul(given, value, preferred_element_type=dtype)  # (*, L, V)
     return out.astype(value.dtype), weights
+
+
+def default_scale(query: jax.Array) -> float:
+    """Return the factor of the scores, 1 / √E. If the heads have no width, all scores are 0, and the factor is 1."""
+    return float(max(query.shape[-1], 1) ** -0.5)
 
 
 def masked(scores: jax.Array, mask: jax.Array) -> jax.Array:

@@ -118,16 +118,17 @@ def attend_in_parts(
         masks = _gathered(masks, how.axis_name)
     # Without a causal mask, all devices have the same work anyway. A part of odd length has no two equal halves.
     is_zigzag = is_ring and is_causal and length == keys and length % 2 == 0
+    of_keys = _block(key.shape[-2] // 2 if is_zigzag else key.shape[-2], how.block_size, is_padded=count == 1)
     plan = BlockPlan(
         scale,
         # In zigzag, a block lies within one half. A block with an early and a late half could hardly ever be skipped.
         queries=_block(length // 2 if is_zigzag else length, how.block_size, is_padded=count == 1),
-        keys=_block(key.shape[-2] // 2 if is_zigzag else key.shape[-2], how.block_size, is_padded=count == 1),
+        keys=of_keys,
         is_causal=is_causal,
         dtype=checks.wide_dtype(query),
         rate=0.0 if drop.rate == 1 else float(drop.rate),  # the blocks divide by 1 - rate
         whole=(*lead, length * count, keys * count),  # `keys`, not `key.shape[-2]`, which counts gathered keys
-        is_padded=count == 1 and how.block_size is not None and key.shape[-2] % min(how.block_size, key.shape[-2]) > 0,
+        is_padded=count == 1 and key.shape[-2] % of_keys > 0,
         axis_name=how.axis_name if count > 1 else None,
         is_ring=is_ring,
         is_zigzag=is_zigzag,

@@ -54,7 +54,7 @@ def options(kind, mask, segments):
 
 
 def near(ours, theirs, tolerance, what):
-    np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance * np.abs(theirs).max(), err_msg=what)
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance * np.abs(theirs).max(initial=0), err_msg=what)
 
 
 def agrees(attend, arrays, kind, mask, segments):
@@ -198,6 +198,35 @@ def test_a_query_without_keys_gets_zero_and_no_gradient():
     assert not np.any(run(query, key, value))
     for gradient in jax.grad(lambda *qkv: run(*qkv).sum(), (0, 1, 2))(query, key, value):
         assert not np.any(gradient)
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 4, 4), (2, 0, 4, 4), (2, 2, 0, 4), (2, 2, 4, 0)], ids=str)
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("is_split", [False, True])
+def test_empty_arrays_give_what_torch_gives(shape, is_causal, is_split):
+    draw = np.random.default_rng(0)
+    query, key, value = (draw.normal(size=(*shape[:-1], w)).astype(np.float32) for w in (shape[-1], shape[-1], 5))
+    run = lambda *qkv: F.scaled_dot_product_attention(
+        *qkv, is_causal=is_causal, block_size=1, axis_name="context" if is_split else None
+    )
+    if is_split:
+        spec = PartitionSpec(None, None, "context")
+        mesh = Mesh(np.array(jax.devices()[:4]), ("context",))
+        run = jax.shard_map(run, mesh=mesh, in_specs=spec, out_specs=spec)
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        *map(torch.tensor, (query, key, value)), is_causal=is_causal
+    )
+    ours = run(query, key, value)
+    assert ours.shape == expected.shape
+    if expected.numel():  # JAX cannot read an empty array from several devices
+        near(ours, expected.numpy(), 1e-6, "output")
+    gradients = jax.grad(lambda *qkv: run(*qkv).sum(), (0, 1, 2))(query, key, value)
+    assert [one.shape for one in gradients] == [query.shape, key.shape, value.shape]
+
+
+def test_queries_without_keys_get_zeros():
+    none = jnp.zeros((2, 3, 0, 4))
+    assert not F.scaled_dot_product_attention(jnp.ones((2, 3, 5, 4)), none, none, block_size=2).any()
 
 
 @pytest.mark.slow
