@@ -67,8 +67,7 @@ class BucketBatchSampler(Sampler[list[int]]):
             place = int(self.lengths.argmax())
             raise ValueError(
                 f"BucketBatchSampler: item {place} is too long; expected at most {boundaries[-1]}, the last boundary, "
-                f"got "
-                f"{self.lengths[place]}."
+                f"got {self.lengths[place]}."
             )
         self.batch_size, self.boundaries, self.shuffle, self.seed = batch_size, list(boundaries), shuffle, seed
         self.epoch = 0
@@ -138,8 +137,7 @@ class PaddedCollate:
             entry = max(range(len(items)), key=lambda number: _longest(items[number]))
             raise ValueError(
                 f"PaddedCollate: entry {entry} of the batch is too long; expected at most {self.boundaries[-1]}, the "
-                f"last "
-                f"boundary, got {longest}."
+                f"last boundary, got {longest}."
             )
         return default_collate([self._padded(item, self.boundaries[place], self.fill) for item in items])
 

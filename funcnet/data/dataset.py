@@ -21,7 +21,7 @@ from funcnet.data.checks import require_datasets, require_items, require_iterabl
 from funcnet.data.collate import from_torch, is_torch
 from funcnet.data.gather import Items, check_bounds
 from funcnet.data.item_rng import begin_draws_again, draws_so_far, read_each
-from funcnet.data.parts import at_epoch, read, read_parts
+from funcnet.data.nested import at_epoch, read, read_parts
 from funcnet.data.sharing import DivisionCheck, is_iterable_dataset
 
 __all__ = [

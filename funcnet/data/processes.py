@@ -76,10 +76,8 @@ class ProcessWorkers:
             if isinstance(error, pickle.PicklingError | AttributeError | TypeError):
                 raise TypeError(
                     f"{where}: the dataset cannot be sent to worker processes; expected objects that pickle accepts, "
-                    f"got "
-                    f"'{error}' for {describe(fetcher.dataset)}. Define classes and functions at the top of a module, "
-                    f"or "
-                    "use threads (multiprocessing_context=None)."
+                    f"got '{error}' for {describe(fetcher.dataset)}. Define classes and functions at the top of a "
+                    "module, or use threads (multiprocessing_context=None)."
                 ) from error
             raise
         self._receivers = [
