@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from funcnet import losses
+from funcnet.data.padded import padded_rows
 from funcnet.heads import TextEncoder, TrainedHead
 from funcnet.heads.encoding import PlainRow
 
@@ -69,30 +70,26 @@ class Rows:
             counted: (B,) bool, False for padding rows.
             labels: (B, …), -100 for padding. The key `labels` is missing if the rows have no labels.
         """
-        shape = (size, self.choices, length)
+        numbers = (rows[:, None] * self.choices + np.arange(self.choices)).reshape(-1)  # of the sequences
+        places = [slice(self.starts[number], self.starts[number + 1]) for number in numbers]
+        shape = (size, self.choices, length) if self.choices > 1 else (size, length)
+
+        def padded(values: NDArray[Any], fill: int = 0, dtype: DTypeLike = np.int32) -> NDArray[Any]:
+            return padded_rows([values[place] for place in places], size * self.choices, length, fill, dtype).reshape(
+                shape
+            )
+
         batch = {
-            "input_ids": np.full(shape, pad_id, np.int32),
-            "token_type_ids": np.zeros(shape, np.int32),
-            "attention_mask": np.zeros(shape, bool),
+            "input_ids": padded(self.tokens, pad_id),
+            "token_type_ids": padded(self.types),
+            "attention_mask": padded(np.broadcast_to(True, self.tokens.shape), dtype=bool),
             "counted": np.arange(size) < len(rows),
         }
-        if self.labels is not None:
-            tail = (self.choices, length) if self.by_token else self.labels.shape[1:]
-            batch["labels"] = np.full((size, *tail), losses.IGNORE, self.labels.dtype)
-            if not self.by_token:
-                batch["labels"][: len(rows)] = self.labels[rows]
-        for place, row in enumerate(rows):
-            for choice in range(self.choices):
-                begin, end = self.starts[row * self.choices + choice : row * self.choices + choice + 2]
-                at = (place, choice, slice(0, end - begin))
-                batch["input_ids"][at] = self.tokens[begin:end]
-                batch["token_type_ids"][at] = self.types[begin:end]
-                batch["attention_mask"][at] = True
-                if self.by_token and self.labels is not None:
-                    batch["labels"][at] = self.labels[begin:end]
-        if self.choices == 1:
-            names = ["input_ids", "token_type_ids", "attention_mask", *(["labels"] if self.by_token else [])]
-            batch |= {name: batch[name][:, 0] for name in names if name in batch}
+        if self.labels is not None and self.by_token:
+            batch["labels"] = padded(self.labels, losses.IGNORE, self.labels.dtype)
+        elif self.labels is not None:
+            batch["labels"] = np.full((size, *self.labels.shape[1:]), losses.IGNORE, self.labels.dtype)
+            batch["labels"][: len(rows)] = self.labels[rows]
         return batch
 
 
