@@ -18,6 +18,7 @@ from funcnet.data.checks import (
     require_int,
     require_items,
     require_iterable,
+    require_positive,
     shown,
 )
 from funcnet.data.describe import describe
@@ -116,12 +117,8 @@ def check_arguments(
     for name, value in (("sampler", sampler), ("batch_sampler", batch_sampler)):
         if value is not None:
             require_iterable("DataLoader", name, value, f"an iterable of {'lists of ' * (name != 'sampler')}indices")
-    if batch_size is not None and (
-        not hasattr(batch_size, "__index__") or isinstance(batch_size, bool) or batch_size < 1
-    ):
-        raise ValueError(
-            f"DataLoader: batch_size should be a positive integer value, but got batch_size={batch_size!r}."
-        )
+    if batch_size is not None:
+        require_positive("DataLoader", "batch_size", batch_size)
     if is_iterable or sampler is not None or batch_sampler is not None:
         return
     if not hasattr(dataset, "__len__") and not hasattr(dataset, "num_rows"):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from funcnet.data.checks import require_bool, require_int, require_numbers, shown
+from funcnet.data.checks import require_bool, require_int, require_numbers, require_positive, shown
 from funcnet.data.collate import default_collate
 from funcnet.data.draws import permute
 from funcnet.data.sampler import Sampler
@@ -56,10 +56,7 @@ class BucketBatchSampler(Sampler[list[int]]):
             raise TypeError(
                 f"BucketBatchSampler: lengths are not integers; expected an integer array (N,), got {shown(lengths)}."
             )
-        if not hasattr(batch_size, "__index__") or isinstance(batch_size, bool) or batch_size < 1:
-            raise ValueError(
-                f"BucketBatchSampler: batch_size should be a positive integer value, but got batch_size={batch_size}."
-            )
+        require_positive("BucketBatchSampler", "batch_size", batch_size)
         _check_boundaries("BucketBatchSampler", boundaries)
         require_bool("BucketBatchSampler", "shuffle", shuffle)
         require_int("BucketBatchSampler", "seed", seed)

@@ -283,7 +283,7 @@ def _run(packed: _Packed, pipe: Connection, number: int, count: int) -> None:
             else:
                 before = generator_states() if watched < WATCHED else None
                 watched += 1
-                outcome = work(fetcher, number, *content)
+                outcome = work(fetcher, number, *content, f"in worker {number} of DataLoader")
                 outcome.drew_from = () if before is None else used_generators(before)
             _reply(sender, current, outcome)
 

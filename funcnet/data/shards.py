@@ -198,7 +198,7 @@ def _reader_of(path: str) -> Callable[[str, int], Iterator[Any]]:
         ".npy": _npy,
         ".arrow": _arrow,
         ".parquet": _parquet,
-        ".tfrecord": _tfrecord,
+        ".tfrecord": lambda path, start: itertools.islice(read_examples(path), start, None),
         ".jsonl": _jsonl,
         ".txt": _txt,
     }
@@ -276,10 +276,6 @@ def _parquet(path: str, start: int) -> Iterator[dict[str, Any]]:
                 for row in itertools.islice(zip(*columns, strict=True), start, None):
                     yield dict(zip(names, row, strict=True))
                 start = max(0, start - batch.num_rows)
-
-
-def _tfrecord(path: str, start: int) -> Iterator[Any]:
-    return itertools.islice(read_examples(path), start, None)
 
 
 def _txt(path: str, start: int) -> Iterator[str]:

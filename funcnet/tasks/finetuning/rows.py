@@ -4,7 +4,7 @@ Letters: `N rows, C sequences per row (1, or the number of choices), S tokens in
 batch`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -75,9 +75,8 @@ class Rows:
         shape = (size, self.choices, length) if self.choices > 1 else (size, length)
 
         def padded(values: NDArray[Any], fill: int = 0, dtype: DTypeLike = np.int32) -> NDArray[Any]:
-            return padded_rows([values[place] for place in places], size * self.choices, length, fill, dtype).reshape(
-                shape
-            )
+            found = [values[place] for place in places]
+            return padded_rows(found, size * self.choices, length, fill, dtype).reshape(shape)
 
         batch = {
             "input_ids": padded(self.tokens, pad_id),
@@ -138,8 +137,8 @@ def encode_rows(
             )
     choices = counts[0] if head.rows_together else 1
     return Rows(
-        _joined(tokens, np.int32),
-        _joined(types, np.uint8),
+        np.concatenate([np.zeros(0, np.int32), *tokens]),
+        np.concatenate([np.zeros(0, np.uint8), *types]),
         np.concatenate([[0], np.cumsum([len(row) for row in tokens], dtype=np.int64)]),
         choices,
         labels=(np.concatenate if head.by_token else np.stack)(targets) if labelled else None,
@@ -166,8 +165,3 @@ def mean_loss(head: TrainedHead, outputs: Sequence[NDArray[np.float32]], rows: R
     batch = {"labels": jnp.asarray(labels), "counted": jnp.ones(len(labels), bool)}
     sums, counts = head.sums(jnp.asarray(logits), batch), head.counts(batch)
     return sum(float(term["loss"] / jnp.maximum(counts[name], 1)) for name, term in sums.items())
-
-
-def _joined(parts: Iterable[NDArray[Any]], dtype: DTypeLike) -> NDArray[Any]:
-    parts = list(parts)
-    return np.concatenate(parts) if parts else np.zeros(0, dtype)

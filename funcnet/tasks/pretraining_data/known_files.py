@@ -89,7 +89,5 @@ def write_layout(file: Path, sources: Iterable[Path], layout: TextLayout, *, rea
 
 
 def _layouts(file: Path) -> dict[str, object]:
-    with contextlib.suppress(OSError, ValueError):
-        known: object = read_json(file)
-        return known if isinstance(known, dict) else {}
-    return {}
+    known: object = read_json(file)
+    return known if isinstance(known, dict) else {}
