@@ -210,11 +210,7 @@ def _check_alike(batch: Sequence[Any]) -> None:
         return
     for entry, array in enumerate(batch):
         if array.shape != first.shape:
-            raise ShapeMismatch(
-                f"stack expects each tensor to be equal size, but got {list(first.shape)} at entry 0 and "
-                f"{list(array.shape)} at entry {entry}",
-                entry,
-            )
+            raise _other_shape(batch, entry)
         if array.dtype != first.dtype:
             raise DtypeMismatch(
                 f"default_collate: the arrays have different dtypes; expected {first.dtype} as at entry 0, got "
@@ -276,11 +272,7 @@ def _check_numbers(batch: Sequence[Any]) -> None:
                 entry,
             )
         if np.shape(item):
-            raise ShapeMismatch(
-                f"stack expects each tensor to be equal size, but got [] at entry 0 and {list(np.shape(item))} at "
-                f"entry {entry}",
-                entry,
-            )
+            raise _other_shape(batch, entry)
         if dtype != expected:
             raise DtypeMismatch(
                 f"default_collate: the numbers have different dtypes; expected {expected} as at entry 0, got {dtype} "
@@ -306,11 +298,21 @@ def _check_kind(batch: Sequence[Any], kind: type) -> None:
         return
     for entry, item in enumerate(batch):
         if not isinstance(item, kind) or isinstance(item, str | bytes):
-            raise DtypeMismatch(
-                f"default_collate: the items of a batch have different types; expected {type(batch[0]).__name__} as at "
-                f"entry 0, got {type(item).__name__} at entry {entry}",
-                entry,
-            )
+            raise _other_type(batch, entry)
+
+
+def _other_type(batch: Sequence[Any], entry: int) -> DtypeMismatch:
+    return DtypeMismatch(
+        f"default_collate: the items of a batch have different types; expected {type(batch[0]).__name__} as at entry "
+        f"0, got {type(batch[entry]).__name__} at entry {entry}",
+        entry,
+    )
+
+
+def _other_shape(batch: Sequence[Any], entry: int) -> ShapeMismatch:
+    first, other = (list(np.shape(batch[place])) for place in (0, entry))
+    text = f"stack expects each tensor to be equal size, but got {first} at entry 0 and {other} at entry {entry}"
+    return ShapeMismatch(text, entry)
 
 
 def _collate_key(batch: Sequence[Mapping[Any, Any]], key: object, collate_fn_map: CollateFns | None) -> Any:
@@ -334,11 +336,7 @@ def _list(batch: Sequence[Any], *, collate_fn_map: CollateFns | None = None) -> 
     """Return strings. Beside them, torch returns None, but only if it is not the first item."""
     entry = next((entry for entry, item in enumerate(batch) if item is None), None)
     if entry is not None:
-        raise DtypeMismatch(
-            f"default_collate: the items of a batch have different types; expected {type(batch[0]).__name__} as at "
-            f"entry 0, got NoneType at entry {entry}",
-            entry,
-        )
+        raise _other_type(batch, entry)
     return batch
 
 

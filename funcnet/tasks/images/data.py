@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from funcnet.data import ArrayDataset, Dataset
+from funcnet.data.dataset import BatchedDataset
 from funcnet.data.padded import padded_batches
 from funcnet.files import bytes_digest
 from funcnet.parallel import is_first
@@ -75,7 +76,7 @@ def open_images(data: Path | None, image_size: int = 64) -> LabelledImages:
     return _folder(data, image_size)
 
 
-class ImageFolder(Dataset[dict[str, Any]]):
+class ImageFolder(BatchedDataset):
     """A dataset of image files with labels. Several threads read the files when the dataset is indexed.
 
     Images of every mode of Pillow are read and resized to a height and width of `size` pixels (see `read_pixels`).
@@ -94,12 +95,6 @@ class ImageFolder(Dataset[dict[str, Any]]):
 
     def __len__(self) -> int:
         return len(self.files)
-
-    def __getitem__(self, index: Any) -> dict[str, NDArray[Any]]:
-        """Return the image and the label at an index, or the batch of the images at an array of indices."""
-        if np.ndim(index):
-            return self.__getitems__(index)
-        return {name: values[0] for name, values in self.__getitems__([index]).items()}
 
     def __getitems__(self, indices: Sequence[int]) -> dict[str, NDArray[Any]]:
         """Return the batch that contains the images at these indices."""
