@@ -28,12 +28,11 @@ class ThreadWorkers:
         fetcher: object that makes the batches. Each thread has a copy of this object.
         count: number of threads.
         init_fn: function that each thread calls first, with its number.
-        where: name of the caller, for messages.
     """
 
     shares_generators = True
 
-    def __init__(self, fetcher: Fetcher, count: int, *, init_fn: InitFn | None, where: str):
+    def __init__(self, fetcher: Fetcher, count: int, *, init_fn: InitFn | None):
         self._outcomes: queue.SimpleQueue[tuple[int, TaskResult]] = queue.SimpleQueue()
         self._tasks: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in range(count)]
         self._pass = 0
@@ -149,7 +148,7 @@ def _run(
             outcomes.put((current, TaskResult(content[0], number, error=problem)))
         else:
             try:
-                outcome = work(fetcher, number, *content, f"in worker {number} of DataLoader")
+                outcome = work(fetcher, number, *content, where=f"in worker {number} of DataLoader")
             except BaseException as error:  # also SystemExit, because the consumer would otherwise wait forever
                 outcome = TaskResult(content[0], number, error=error)
             outcomes.put((current, outcome))

@@ -54,10 +54,9 @@ def f1_macro(labels: Values, predicted: Values) -> float:
     """
     labels, predicted = np.asarray(labels), np.asarray(predicted)
     if labels.ndim == 2:
-        pairs = zip(labels.T.astype(bool), predicted.T.astype(bool), strict=True)
-    else:
-        pairs = ((labels == one, predicted == one) for one in np.union1d(labels, predicted))
-    return float(np.mean([_f1(*pair) for pair in pairs]))
+        columns = zip(labels.T, predicted.T, strict=True)
+        return float(np.mean([_f1(a.astype(bool), b.astype(bool)) for a, b in columns]))
+    return float(np.mean([_f1(labels == one, predicted == one) for one in np.union1d(labels, predicted)]))
 
 
 def f1_micro(labels: Values, predicted: Values) -> float:
