@@ -178,7 +178,7 @@ class Workers(Protocol):
         """End all workers. Calling this method again has no effect."""
 
 
-def work(fetcher: Fetcher, worker: int, number: int, task: object, where: str = "") -> TaskResult:
+def work(fetcher: Fetcher, worker: int, number: int, task: object, *, where: str = "") -> TaskResult:
     """Run one task and return the result. If the task raises an exception, the result contains the exception, with
     `where` as a note.
     """
