@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from funcnet.data.checks import require_int
 from funcnet.data.dataloader import DataLoader
@@ -66,7 +66,7 @@ def padded_batches(dataset: Any, batch_size: int, own: NDArray[np.int64] | None 
 
 
 def padded_rows(
-    rows: Sequence[ArrayLike], count: int, length: int, fill: float = 0, dtype: DTypeLike = np.int32
+    rows: Sequence[Sequence[int] | NDArray[Any]], count: int, length: int, fill: float = 0, dtype: DTypeLike = np.int32
 ) -> NDArray[Any]:
     """Return rows of numbers as one array (count, length).
 
@@ -82,7 +82,7 @@ def padded_rows(
     """
     out = np.full((count, length), fill, dtype)
     for place, row in enumerate(rows):
-        out[place, : np.size(row)] = row
+        out[place, : len(row)] = row
     return out
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from funcnet.data.sampler import BatchSampler, OrderedSampler
+from funcnet.data.sampler import CHUNK, BatchSampler, OrderedSampler
 
 __all__ = [
     "BatchPlan",
@@ -25,8 +25,6 @@ __all__ = [
     "make_plan",
     "smallest_size",
 ]
-
-CHUNK = 4096  # positions whose order is computed at once
 
 
 class Step(NamedTuple):
