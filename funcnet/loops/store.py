@@ -6,13 +6,13 @@ Other readers of the constant find their elements in the panels. An embedding ta
 decoder is therefore stored once. In panels of integers, the entries of two rows lie side by side in each column.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import jax.numpy as jnp
 import numpy as np
 
-from funcnet.files import bytes_digest
 from funcnet.loops.index import Index, join
 from funcnet.loops.nest import Location, Parts
 from funcnet.loops.operations import ArrayValue
@@ -88,7 +88,7 @@ class Weights:
 
 
 def _key(array: np.ndarray) -> Weight:
-    return Weight(bytes_digest(array.data if array.size else b"") + str(array.shape), str(array.dtype))
+    return Weight(hashlib.sha256(array.data if array.size else b"").hexdigest() + str(array.shape), str(array.dtype))
 
 
 def evaluated(value: ArrayValue) -> np.ndarray | None:
