@@ -56,6 +56,7 @@ def prefetch_to_device(
     Differs from torch: this function replaces `pin_memory` and `tensor.to(device, non_blocking=True)`.
 
     Example:
+        >>> import numpy as np
         >>> from funcnet.data import DataLoader
         >>> with prefetch_to_device(DataLoader(np.arange(5), batch_size=3)) as batches:
         ...     [(batch.tolist(), mask.tolist()) for batch, mask in batches]
