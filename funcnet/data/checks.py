@@ -53,7 +53,7 @@ def require_positive(where: str, name: str, value: Any) -> None:
     Traceback (most recent call last):
     ValueError: BatchSampler: batch_size should be a positive integer value, but got batch_size=0.
     """
-    if not hasattr(value, "__index__") or isinstance(value, bool) or value < 1:
+    if not hasattr(value, "__index__") or isinstance(value, bool | np.bool_) or np.ndim(value) or value < 1:
         raise ValueError(f"{where}: {name} should be a positive integer value, but got {name}={value!r}.")
 
 
