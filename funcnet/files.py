@@ -14,9 +14,11 @@ from typing import Any
 
 __all__ = [
     "DIGESTS",
+    "bytes_digest",
     "check_digests",
     "check_json",
     "file_digest",
+    "json_digest",
     "lock_folder",
     "parse_json",
     "read_json",
@@ -283,6 +285,24 @@ def wrong_json(error: ValueError | RecursionError, line: int = 1) -> tuple[str, 
     if isinstance(error, json.JSONDecodeError):
         return f"line {line + error.lineno - 1}, character {error.colno}", error.msg
     return f"line {line}", str(error)
+
+
+def bytes_digest(content: bytes | memoryview) -> str:
+    """Return the SHA-256 digest of bytes, as 64 hexadecimal digits.
+
+    >>> bytes_digest(b"")[:8]
+    'e3b0c442'
+    """
+    return hashlib.sha256(content).hexdigest()
+
+
+def json_digest(value: object) -> str:
+    """Return the SHA-256 digest of a JSON value. It does not depend on the order of keys.
+
+    >>> json_digest({"a": 1, "b": 2}) == json_digest({"b": 2, "a": 1})
+    True
+    """
+    return bytes_digest(json.dumps(value, sort_keys=True).encode())
 
 
 def file_digest(path: str | Path) -> str:

@@ -25,6 +25,7 @@ from funcnet.data.draws import draw_bits, permute, to_integers, to_uniform
 from funcnet.data.item_rng import item_rng
 from funcnet.data.joined import Joined
 from funcnet.data.mixing import MixedDataset, MixedIterableDataset
+from funcnet.data.padded import pad_batch
 from funcnet.data.prefetch import Prefetcher
 from funcnet.data.sampler import (
     BatchSampler,
@@ -38,7 +39,7 @@ from funcnet.data.shards import ShardDataset
 from funcnet.data.shuffle_buffer import ShuffleBuffer
 from funcnet.data.subset import Subset, random_split
 from funcnet.data.tfrecord import read_examples, write_examples
-from funcnet.data.to_device import pad_batch, prefetch_to_device
+from funcnet.data.to_device import prefetch_to_device
 from funcnet.data.worker import WorkerInfo, get_worker_info
 
 __all__ = [

@@ -18,6 +18,7 @@ from funcnet.data.checks import (
     require_int,
     require_items,
     require_iterable,
+    require_positive,
     shown,
 )
 from funcnet.data.describe import describe
@@ -116,12 +117,8 @@ def check_arguments(
     for name, value in (("sampler", sampler), ("batch_sampler", batch_sampler)):
         if value is not None:
             require_iterable("DataLoader", name, value, f"an iterable of {'lists of ' * (name != 'sampler')}indices")
-    if batch_size is not None and (
-        not hasattr(batch_size, "__index__") or isinstance(batch_size, bool) or batch_size < 1
-    ):
-        raise ValueError(
-            f"DataLoader: batch_size should be a positive integer value, but got batch_size={batch_size!r}."
-        )
+    if batch_size is not None:
+        require_positive("DataLoader", "batch_size", batch_size)
     if is_iterable or sampler is not None or batch_sampler is not None:
         return
     if not hasattr(dataset, "__len__") and not hasattr(dataset, "num_rows"):
@@ -180,8 +177,7 @@ def check_context(context: str | BaseContext | None, num_workers: int) -> Any:
     if not num_workers:
         raise ValueError(
             "DataLoader: multiprocessing_context can only be used with multi-process loading (num_workers > 0), but "
-            "got "
-            f"num_workers={num_workers}."
+            f"got num_workers={num_workers}."
         )
     if isinstance(context, str):
         if context not in (*METHODS, "fork"):
@@ -210,10 +206,8 @@ def _warn_of_workers(num_workers: int) -> None:
     if num_workers > usable:
         warnings.warn(
             f"DataLoader: there are more worker processes than processors; expected at most {usable}, got "
-            f"{num_workers}. "
-            "Please be aware that excessive worker creation might get DataLoader running slow or even freeze, lower "
-            "the "
-            "worker number to avoid it.",
+            f"{num_workers}. Please be aware that excessive worker creation might get DataLoader running slow or even "
+            "freeze, lower the worker number to avoid it.",
             UserWarning,
             stacklevel=4,
         )
@@ -225,8 +219,7 @@ def warn_of_length(dataset: str, reported: int | None, fetched: int) -> None:
         warnings.warn(
             f"DataLoader: the length of {dataset} was reported to be {reported} (when accessing len(loader)), but "
             f"{fetched} samples have been fetched. For multiprocessing data-loading, this is the case if each worker "
-            f"reads "
-            "the whole dataset; use get_worker_info in __iter__ to read a share.",
+            "reads the whole dataset; use get_worker_info in __iter__ to read a share.",
             UserWarning,
             stacklevel=4,
         )

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from funcnet.data.checks import require_bool, require_int, require_numbers, shown
+from funcnet.data.checks import require_bool, require_int, require_numbers, require_positive, shown
 from funcnet.data.collate import default_collate
 from funcnet.data.draws import permute
 from funcnet.data.sampler import Sampler
@@ -56,10 +56,7 @@ class BucketBatchSampler(Sampler[list[int]]):
             raise TypeError(
                 f"BucketBatchSampler: lengths are not integers; expected an integer array (N,), got {shown(lengths)}."
             )
-        if not hasattr(batch_size, "__index__") or isinstance(batch_size, bool) or batch_size < 1:
-            raise ValueError(
-                f"BucketBatchSampler: batch_size should be a positive integer value, but got batch_size={batch_size}."
-            )
+        require_positive("BucketBatchSampler", "batch_size", batch_size)
         _check_boundaries("BucketBatchSampler", boundaries)
         require_bool("BucketBatchSampler", "shuffle", shuffle)
         require_int("BucketBatchSampler", "seed", seed)
@@ -67,8 +64,7 @@ class BucketBatchSampler(Sampler[list[int]]):
             place = int(self.lengths.argmax())
             raise ValueError(
                 f"BucketBatchSampler: item {place} is too long; expected at most {boundaries[-1]}, the last boundary, "
-                f"got "
-                f"{self.lengths[place]}."
+                f"got {self.lengths[place]}."
             )
         self.batch_size, self.boundaries, self.shuffle, self.seed = batch_size, list(boundaries), shuffle, seed
         self.epoch = 0
@@ -138,8 +134,7 @@ class PaddedCollate:
             entry = max(range(len(items)), key=lambda number: _longest(items[number]))
             raise ValueError(
                 f"PaddedCollate: entry {entry} of the batch is too long; expected at most {self.boundaries[-1]}, the "
-                f"last "
-                f"boundary, got {longest}."
+                f"last boundary, got {longest}."
             )
         return default_collate([self._padded(item, self.boundaries[place], self.fill) for item in items])
 

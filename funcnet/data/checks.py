@@ -20,6 +20,7 @@ __all__ = [
     "require_items",
     "require_iterable",
     "require_numbers",
+    "require_positive",
     "shown",
 ]
 
@@ -40,6 +41,20 @@ def require_int(where: str, name: str, value: Any, least: int | None = None) -> 
     if least is not None and value < least:
         raise ValueError(f"{where}: {name} is too small; expected at least {least}, got {value}.")
     return int(value)
+
+
+def require_positive(where: str, name: str, value: Any) -> None:
+    """Check that a value is an integer above 0.
+
+    Raises:
+        ValueError: if it is not, with torch's message.
+
+    >>> require_positive("BatchSampler", "batch_size", 0)
+    Traceback (most recent call last):
+    ValueError: BatchSampler: batch_size should be a positive integer value, but got batch_size=0.
+    """
+    if not hasattr(value, "__index__") or isinstance(value, bool | np.bool_) or np.ndim(value) or value < 1:
+        raise ValueError(f"{where}: {name} should be a positive integer value, but got {name}={value!r}.")
 
 
 def require_bool(where: str, name: str, value: object, *, or_none: bool = False) -> None:

@@ -71,7 +71,7 @@ def default_convert(data: Any) -> Any:
     if isinstance(data, tuple):
         return [default_convert(value) for value in data]
     if isinstance(data, Sequence):
-        return _like_sequence(data, [default_convert(value) for value in data])
+        return _like(data, [default_convert(value) for value in data])
     return data
 
 
@@ -115,11 +115,12 @@ def collate(batch: Sequence[Any], *, collate_fn_map: CollateFns | None = None) -
         _check_kind(batch, collections.abc.Sequence)
         lengths = [len(item) for item in batch]
         if len(set(lengths)) != 1:
-            raise RuntimeError(f"each element in list of batch should be of equal size, got {_shortened(lengths)}")
+            shown = f"{', '.join(map(str, lengths[:8]))}{', …' if len(lengths) > 8 else ''}"
+            raise RuntimeError(f"each element in list of batch should be of equal size, got sizes {shown}")
         columns = [collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch, strict=True)]
         if _is_namedtuple(first):
             return type(first)(*columns)
-        return columns if isinstance(first, tuple) else _like_sequence(first, columns)
+        return columns if isinstance(first, tuple) else _like(first, columns)
     raise TypeError(UNFIT.format(type(first)))
 
 
@@ -209,11 +210,7 @@ def _check_alike(batch: Sequence[Any]) -> None:
         return
     for entry, array in enumerate(batch):
         if array.shape != first.shape:
-            raise ShapeMismatch(
-                f"stack expects each tensor to be equal size, but got {list(first.shape)} at entry 0 and "
-                f"{list(array.shape)} at entry {entry}",
-                entry,
-            )
+            raise _other_shape(batch, entry)
         if array.dtype != first.dtype:
             raise DtypeMismatch(
                 f"default_collate: the arrays have different dtypes; expected {first.dtype} as at entry 0, got "
@@ -275,11 +272,7 @@ def _check_numbers(batch: Sequence[Any]) -> None:
                 entry,
             )
         if np.shape(item):
-            raise ShapeMismatch(
-                f"stack expects each tensor to be equal size, but got [] at entry 0 and {list(np.shape(item))} at "
-                f"entry {entry}",
-                entry,
-            )
+            raise _other_shape(batch, entry)
         if dtype != expected:
             raise DtypeMismatch(
                 f"default_collate: the numbers have different dtypes; expected {expected} as at entry 0, got {dtype} "
@@ -305,11 +298,21 @@ def _check_kind(batch: Sequence[Any], kind: type) -> None:
         return
     for entry, item in enumerate(batch):
         if not isinstance(item, kind) or isinstance(item, str | bytes):
-            raise DtypeMismatch(
-                f"default_collate: the items of a batch have different types; expected {type(batch[0]).__name__} as at "
-                f"entry 0, got {type(item).__name__} at entry {entry}",
-                entry,
-            )
+            raise _other_type(batch, entry)
+
+
+def _other_type(batch: Sequence[Any], entry: int) -> DtypeMismatch:
+    return DtypeMismatch(
+        f"default_collate: the items of a batch have different types; expected {type(batch[0]).__name__} as at entry "
+        f"0, got {type(batch[entry]).__name__} at entry {entry}",
+        entry,
+    )
+
+
+def _other_shape(batch: Sequence[Any], entry: int) -> ShapeMismatch:
+    first, other = (list(np.shape(batch[place])) for place in (0, entry))
+    text = f"stack expects each tensor to be equal size, but got {first} at entry 0 and {other} at entry {entry}"
+    return ShapeMismatch(text, entry)
 
 
 def _collate_key(batch: Sequence[Mapping[Any, Any]], key: object, collate_fn_map: CollateFns | None) -> Any:
@@ -333,11 +336,7 @@ def _list(batch: Sequence[Any], *, collate_fn_map: CollateFns | None = None) -> 
     """Return strings. Beside them, torch returns None, but only if it is not the first item."""
     entry = next((entry for entry, item in enumerate(batch) if item is None), None)
     if entry is not None:
-        raise DtypeMismatch(
-            f"default_collate: the items of a batch have different types; expected {type(batch[0]).__name__} as at "
-            f"entry 0, got NoneType at entry {entry}",
-            entry,
-        )
+        raise _other_type(batch, entry)
     return batch
 
 
@@ -355,37 +354,22 @@ def _is_namedtuple(value: object) -> bool:
     return isinstance(value, tuple) and hasattr(value, "_fields")
 
 
-def _like(data: Mapping[Any, Any], values: dict[Any, Any]) -> Any:
-    """Return `values` as a mapping of the type of `data`, or as a dict if that fails."""
-    if type(data) is dict:
+def _like(data: Any, values: Any) -> Any:
+    """Return a dict or a list of values as a collection of the type of `data`, if that type can be made."""
+    if type(data) in (dict, list):
         return values
     try:
-        if isinstance(data, collections.abc.MutableMapping):
-            clone = copy.copy(data)
+        if not isinstance(data, collections.abc.MutableMapping | collections.abc.MutableSequence):
+            return type(data)(values)
+        clone = copy.copy(data)
+        if isinstance(clone, collections.abc.MutableMapping):
             clone.update(values)
-            return clone
-        return type(data)(values)  # type: ignore[call-arg]
-    except TypeError:
-        return values
-
-
-def _like_sequence(data: Sequence[Any], values: list[Any]) -> Any:
-    """Return `values` as a sequence of the type of `data`, or as a list if that fails."""
-    if type(data) is list:
-        return values
-    try:
-        if isinstance(data, collections.abc.MutableSequence):
-            clone = copy.copy(data)
+        else:
             for place, value in enumerate(values):
                 clone[place] = value
-            return clone
-        return type(data)(values)  # type: ignore[call-arg]
+        return clone
     except TypeError:
         return values
-
-
-def _shortened(lengths: Sequence[int]) -> str:
-    return f"sizes {', '.join(map(str, lengths[:8]))}{', …' if len(lengths) > 8 else ''}"
 
 
 default_collate_fn_map: CollateFns = MappingProxyType(

@@ -21,11 +21,12 @@ from funcnet.data.checks import require_datasets, require_items, require_iterabl
 from funcnet.data.collate import from_torch, is_torch
 from funcnet.data.gather import Items, check_bounds
 from funcnet.data.item_rng import begin_draws_again, draws_so_far, read_each
-from funcnet.data.parts import at_epoch, read, read_parts
+from funcnet.data.nested import at_epoch, read, read_parts
 from funcnet.data.sharing import DivisionCheck, is_iterable_dataset
 
 __all__ = [
     "ArrayDataset",
+    "BatchedDataset",
     "ChainDataset",
     "ConcatDataset",
     "Dataset",
@@ -175,6 +176,21 @@ class ArrayDataset(Dataset[dict[str, Any]]):
         """Return the columns of some items."""
         chosen = check_bounds(indices, len(self))
         return {name: column[chosen] for name, column in self.columns.items()}
+
+
+class BatchedDataset(Dataset[dict[str, Any]]):
+    """Base class of datasets whose items are rows of complete batches. A subclass defines `__len__` and
+    `__getitems__`.
+    """
+
+    def __getitem__(self, index: Any) -> dict[str, Any]:
+        """Return the item at an index, or the batch of the items at an array of indices."""
+        if np.ndim(index):
+            return self.__getitems__(index)
+        return {name: values[0] for name, values in self.__getitems__([index]).items()}
+
+    def __getitems__(self, indices: Sequence[int]) -> dict[str, Any]:
+        raise NotImplementedError(f"{type(self).__name__}: the dataset has no batches; expected a method __getitems__.")
 
 
 class ConcatDataset(Dataset[T_co]):

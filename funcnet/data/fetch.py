@@ -13,7 +13,7 @@ from funcnet.data.checks import shown
 from funcnet.data.describe import describe
 from funcnet.data.gather import Items, items_of, reader_of
 from funcnet.data.item_rng import Reading, begin_draws_again, read_each
-from funcnet.data.parts import at_epoch
+from funcnet.data.nested import at_epoch
 from funcnet.data.resumable import Cursor
 from funcnet.data.worker import worker_here
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from funcnet.data.worker import Fetcher, TaskResult
+from funcnet.data.worker import Fetcher, TaskResult, work
 
 __all__ = ["InlineWorkers"]
 
@@ -32,12 +32,7 @@ class InlineWorkers:
     def get(self, timeout: float | None) -> TaskResult:
         """Run the oldest task that is stored, and return its result."""
         number, task = self._tasks.popleft()
-        try:
-            return TaskResult(number, 0, self._fetcher.fetch(task), self._fetcher.state())
-        except StopIteration:
-            return TaskResult(number, 0, state=self._fetcher.state(), ended=True)
-        except Exception as error:
-            return TaskResult(number, 0, error=error)
+        return work(self._fetcher, 0, number, task)
 
     def close(self) -> None:
         """Drop the tasks."""

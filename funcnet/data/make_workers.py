@@ -29,5 +29,5 @@ def make_workers(fetcher: Fetcher, count: int, init_fn: InitFn | None, context: 
     if not count:
         return InlineWorkers(fetcher)
     if context is None:
-        return ThreadWorkers(fetcher, count, init_fn=init_fn, where="DataLoader")
-    return ProcessWorkers(fetcher, count, init_fn=init_fn, where="DataLoader", context=context)
+        return ThreadWorkers(fetcher, count, init_fn=init_fn)
+    return ProcessWorkers(fetcher, count, init_fn=init_fn, context=context)

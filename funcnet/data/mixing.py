@@ -25,7 +25,7 @@ from funcnet.data.checks import require_bool, require_datasets, require_int, req
 from funcnet.data.dataset import Dataset
 from funcnet.data.draws import draw_bits, permute
 from funcnet.data.gather import Items, items_of
-from funcnet.data.parts import at_epoch, read_parts
+from funcnet.data.nested import at_epoch, read_parts
 from funcnet.data.resumable import Cursor, ResumableDataset
 from funcnet.data.sharing import own_copy
 from funcnet.data.worker import worker_here

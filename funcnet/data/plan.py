@@ -6,12 +6,13 @@ together have read, so the position does not depend on the number of processes o
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from funcnet.data.sampler import BatchSampler, OrderedSampler
+from funcnet.data.sampler import CHUNK, BatchSampler, OrderedSampler
 
 __all__ = [
     "BatchPlan",
@@ -24,8 +25,6 @@ __all__ = [
     "make_plan",
     "smallest_size",
 ]
-
-CHUNK = 4096  # positions whose order is computed at once
 
 
 class Step(NamedTuple):
@@ -42,8 +41,11 @@ class Step(NamedTuple):
     places: range
 
 
-class BatchPlan(Protocol):
-    """The interface of a plan, which yields the batches of an epoch.
+class BatchPlan(ABC):
+    """Base class of plans, which yield the batches of an epoch.
+
+    Args:
+        source: the sampler or batch sampler of the plan.
 
     Attributes:
         unit: what a position counts: "examples" or "batches".
@@ -52,40 +54,59 @@ class BatchPlan(Protocol):
         seed: seed of the order of the items, or None if the plan has no seed.
         length: number of examples or batches in an epoch, or None if unknown.
         epoch: number of the next epoch.
+        name: name of the order of the items, which a saved position contains.
     """
 
-    unit: str
-    resumes: str
+    unit = "batches"
+    resumes = "position"
+
+    def __init__(self, source: Any):
+        self.source = source
 
     @property
-    def seed(self) -> int | None: ...
+    def seed(self) -> int | None:
+        return self.source.seed  # type: ignore[no-any-return]
+
     @property
-    def length(self) -> int | None: ...
+    def length(self) -> int | None:
+        return self.count()
+
     @property
-    def epoch(self) -> int: ...
+    def epoch(self) -> int:
+        return self.source.epoch  # type: ignore[no-any-return]
+
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        return type(self.source).__name__
 
     def count(self) -> int:
         """Return the number of batches of an epoch."""
+        return len(self.source)
 
     def position_of(self, number: int) -> int:
         """Return the position in an epoch before batch `number` of the epoch."""
+        return number
 
+    @abstractmethod
     def steps(self, epoch: int, position: int = 0) -> Iterator[Step]:
         """Yield the batches of an epoch, beginning at a position in the epoch."""
 
     def next_epoch(self) -> int:
         """Begin an epoch, and return its number."""
+        self.source.epoch += 1
+        return self.source.epoch - 1  # type: ignore[no-any-return]
 
     def set_epoch(self, epoch: int) -> None:
         """Make `epoch` the next epoch."""
+        self.source.epoch = epoch
 
     def state(self, epoch: int) -> dict[str, int]:
         """Return further entries of a position in an epoch."""
+        return {}
 
     def resume(self, position: Mapping[str, Any]) -> None:
         """Make the epoch of a saved position the next one."""
+        self.set_epoch(position["epoch"])
 
 
 @runtime_checkable
@@ -101,43 +122,35 @@ class OrderedBatches(Protocol):
         """Return the indices of all batches of an epoch."""
 
 
-class OrderedPlan:
+class OrderedPlan(BatchPlan):
     """A plan whose batches contain the indices of an ordered sampler in order, or single indices if `batch_size` is
     None.
     """
 
     unit = "examples"
-    resumes = "position"
 
     def __init__(self, sampler: OrderedSampler, batch_size: int | None, drop_last: bool):
-        self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
-
-    @property
-    def seed(self) -> int:
-        return self.sampler.seed
-
-    @property
-    def epoch(self) -> int:
-        return self.sampler.epoch
+        super().__init__(sampler)
+        self.batch_size, self.drop_last = batch_size, drop_last
 
     @property
     def length(self) -> int:
-        return self.sampler.size
+        return self.source.size  # type: ignore[no-any-return]
 
     @property
     def name(self) -> str:
-        shuffled = getattr(self.sampler, "shuffle", True)
-        name = type(self.sampler).__name__
+        shuffled = getattr(self.source, "shuffle", True)
+        name = super().name
         if name == "DistributedSampler":  # it has the same order as these two, and can be resumed as one of them
             name = "RandomSampler" if shuffled else "SequentialSampler"
         return name
 
     def count(self, position: int = 0) -> int:
-        share, size = self.sampler.share(position), self.batch_size or 1
+        share, size = self.source.share(position), self.batch_size or 1
         return share // size if self.drop_last else -(-share // size)
 
     def steps(self, epoch: int, position: int = 0) -> Iterator[Step]:
-        sampler, size = self.sampler, self.batch_size or 1
+        sampler, size = self.source, self.batch_size or 1
         share, count = sampler.share(position), self.count(position)
         together = -(-CHUNK // size)  # batches whose order is computed at once
         for number in range(count):
@@ -150,72 +163,25 @@ class OrderedPlan:
             yield Step(indices, after, range(first, first + size * stride, stride))
 
     def position_of(self, number: int) -> int:
-        return number * (self.batch_size or 1) * self.sampler.num_replicas
+        return number * (self.batch_size or 1) * self.source.num_replicas
 
     def next_epoch(self) -> int:
-        return self.sampler.next_epoch()
+        return self.source.next_epoch()  # type: ignore[no-any-return]
 
     def set_epoch(self, epoch: int) -> None:
-        self.sampler.set_epoch(epoch)
-
-    def state(self, epoch: int) -> dict[str, int]:
-        return {}
-
-    def resume(self, position: Mapping[str, Any]) -> None:
-        self.set_epoch(position["epoch"])
+        self.source.set_epoch(epoch)
 
 
-class PlannedBatches:
+class PlannedBatches(BatchPlan):
     """A plan with the batches of a batch sampler whose method `plan` returns a complete epoch."""
 
-    unit = "batches"
-    resumes = "position"
-
-    def __init__(self, batches: OrderedBatches):
-        self.batches = batches
-
-    @property
-    def seed(self) -> int:
-        return self.batches.seed
-
-    @property
-    def epoch(self) -> int:
-        return self.batches.epoch
-
-    @property
-    def length(self) -> int:
-        return len(self.batches)
-
-    @property
-    def name(self) -> str:
-        return type(self.batches).__name__
-
-    def count(self) -> int:
-        return len(self.batches)
-
     def steps(self, epoch: int, position: int = 0) -> Iterator[Step]:
-        planned = self.batches.plan(epoch)
+        planned = self.source.plan(epoch)
         for number in range(position, len(planned)):
             yield Step(planned[number], None if number == len(planned) - 1 else number + 1, _places(number))
 
-    def position_of(self, number: int) -> int:
-        return number
 
-    def next_epoch(self) -> int:
-        self.batches.epoch += 1
-        return self.batches.epoch - 1
-
-    def set_epoch(self, epoch: int) -> None:
-        self.batches.epoch = epoch
-
-    def state(self, epoch: int) -> dict[str, int]:
-        return {}
-
-    def resume(self, position: Mapping[str, Any]) -> None:
-        self.set_epoch(position["epoch"])
-
-
-class IteratedPlan:
+class IteratedPlan(BatchPlan):
     """A plan with the batches or indices that a user's sampler yields. When a run is resumed, the plan skips the
     batches before the saved position.
 
@@ -223,30 +189,18 @@ class IteratedPlan:
     a position contains the value of this attribute at the start of the pass.
     """
 
-    unit = "batches"
     resumes = "skipping"
-    seed = None
-    length = None
+    seed = length = None
+    epoch = 0
 
     def __init__(self, sampler: Iterable[Any]):
-        self.sampler = sampler
-        self.epoch = 0
+        super().__init__(sampler)
         self._begun: tuple[int, int | None] | None = None  # the newest pass, and the sampler's own epoch at its start
 
-    @property
-    def name(self) -> str:
-        return type(self.sampler).__name__
-
-    def count(self) -> int:
-        return len(self.sampler)  # type: ignore[arg-type]
-
     def steps(self, epoch: int, position: int = 0) -> Iterator[Step]:
-        for number, indices in enumerate(self.sampler):
+        for number, indices in enumerate(self.source):
             if number >= position:
                 yield Step(indices, number + 1, _places(number))
-
-    def position_of(self, number: int) -> int:
-        return number
 
     def next_epoch(self) -> int:
         self._begun = self.epoch, self._own_epoch()
@@ -267,11 +221,11 @@ class IteratedPlan:
         self._tell(position.get("sampler_epoch", self.epoch))
 
     def _tell(self, epoch: int) -> None:
-        if hasattr(self.sampler, "set_epoch"):
-            self.sampler.set_epoch(epoch)
+        if hasattr(self.source, "set_epoch"):
+            self.source.set_epoch(epoch)
 
     def _own_epoch(self) -> int | None:
-        own = getattr(getattr(self.sampler, "sampler", self.sampler), "epoch", None)
+        own = getattr(getattr(self.source, "sampler", self.source), "epoch", None)
         return int(own) if isinstance(own, int | np.integer) and not isinstance(own, bool) else None
 
 
@@ -311,7 +265,7 @@ def make_plan(sampler: Iterable[Any], batch_sampler: Iterable[Any] | None) -> Ba
         return IteratedPlan(batch_sampler)
     if type(batch_sampler) is BatchSampler:
         return OrderedPlan(batch_sampler.sampler, batch_sampler.batch_size, batch_sampler.drop_last)  # type: ignore[arg-type]
-    return PlannedBatches(batch_sampler)  # type: ignore[arg-type]
+    return PlannedBatches(batch_sampler)
 
 
 def smallest_size(sampler: object, batch_sampler: object, drop_last: bool) -> int:

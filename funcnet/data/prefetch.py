@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from funcnet.data.checks import require_function, require_int, require_iterable
+from funcnet.data.worker import drain
 
 __all__ = ["Prefetcher"]
 
@@ -109,9 +110,9 @@ class Prefetcher(Generic[Item]):
         self._stop.set()
         patience = time.monotonic() + 1
         while self._thread.is_alive() and time.monotonic() < patience:  # the thread may be waiting for the full queue
-            _drain(self._queue)
+            drain(self._queue)
             self._thread.join(POLL / 10)
-        _drain(self._queue)
+        drain(self._queue)
 
     def __enter__(self) -> Prefetcher[Item]:
         return self
@@ -149,11 +150,3 @@ def _put(ready: queue.Queue[tuple[str, Any, Any]], item: tuple[str, Any, Any], s
         except queue.Full:
             continue
     return False
-
-
-def _drain(ready: queue.Queue[tuple[str, Any, Any]]) -> None:
-    while True:
-        try:
-            ready.get_nowait()
-        except queue.Empty:
-            return

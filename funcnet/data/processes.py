@@ -48,7 +48,6 @@ class ProcessWorkers:
         fetcher: object that makes the batches. Each worker process receives a pickled copy of this object.
         count: number of processes.
         init_fn: function that each worker calls first, with its number.
-        where: name of the caller, for messages.
         context: context of `multiprocessing` that does not fork.
 
     Attributes:
@@ -60,8 +59,7 @@ class ProcessWorkers:
 
     shares_generators = False
 
-    def __init__(self, fetcher: Fetcher, count: int, *, init_fn: InitFn | None, where: str, context: BaseContext):
-        self._where = where
+    def __init__(self, fetcher: Fetcher, count: int, *, init_fn: InitFn | None, context: BaseContext):
         self._pass = 0
         self._messages: queue.SimpleQueue[Any] = queue.SimpleQueue()  # to workers, for the thread that sends
         self.processes: list[Any] = []
@@ -75,11 +73,9 @@ class ProcessWorkers:
             self.close()
             if isinstance(error, pickle.PicklingError | AttributeError | TypeError):
                 raise TypeError(
-                    f"{where}: the dataset cannot be sent to worker processes; expected objects that pickle accepts, "
-                    f"got "
-                    f"'{error}' for {describe(fetcher.dataset)}. Define classes and functions at the top of a module, "
-                    f"or "
-                    "use threads (multiprocessing_context=None)."
+                    "DataLoader: the dataset cannot be sent to worker processes; expected objects that pickle accepts, "
+                    f"got '{error}' for {describe(fetcher.dataset)}. Define classes and functions at the top of a "
+                    "module, or use threads (multiprocessing_context=None)."
                 ) from error
             raise
         self._receivers = [
@@ -153,9 +149,7 @@ class ProcessWorkers:
                 f"that "
                 'uses worker processes needs `if __name__ == "__main__":` around its own code'
             )
-        return RuntimeError(
-            f"{self._where} worker (pid {process.pid}) {why} (worker {number} of {len(self.processes)})."
-        )
+        return RuntimeError(f"DataLoader worker (pid {process.pid}) {why} (worker {number} of {len(self.processes)}).")
 
 
 def _release(messages: queue.SimpleQueue[Any], worker: int, slot: int) -> Callable[[Any], None]:
@@ -285,7 +279,7 @@ def _run(packed: _Packed, pipe: Connection, number: int, count: int) -> None:
             else:
                 before = generator_states() if watched < WATCHED else None
                 watched += 1
-                outcome = work(fetcher, number, *content)
+                outcome = work(fetcher, number, *content, where=f"in worker {number} of DataLoader")
                 outcome.drew_from = () if before is None else used_generators(before)
             _reply(sender, current, outcome)
 

@@ -8,12 +8,12 @@ dataset.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from funcnet.data.checks import refuse_generator, require_int, require_items, require_iterable, shown
+from funcnet.data.checks import refuse_generator, require_int, require_items, require_iterable, require_positive, shown
 from funcnet.data.draws import draw_bits, permute, to_integers, to_uniform
 
 __all__ = [
@@ -188,7 +188,7 @@ class RandomSampler(OrderedSampler):
             raise TypeError(f"RandomSampler: replacement should be a boolean value, but got replacement={replacement}.")
         self.data_source, self.replacement, self.seed = data_source, replacement, seed
         self._num_samples = num_samples
-        _check_count("RandomSampler", "num_samples", self.num_samples)
+        require_positive("RandomSampler", "num_samples", self.num_samples)
 
     @property
     def num_samples(self) -> int:
@@ -284,7 +284,7 @@ class WeightedRandomSampler(OrderedSampler):
     ):
         refuse_generator("WeightedRandomSampler", generator)
         require_int("WeightedRandomSampler", "seed", seed)
-        _check_count("WeightedRandomSampler", "num_samples", num_samples)
+        require_positive("WeightedRandomSampler", "num_samples", num_samples)
         if not isinstance(replacement, bool):
             raise ValueError(
                 f"WeightedRandomSampler: replacement should be a boolean value, but got replacement={replacement}."
@@ -303,7 +303,7 @@ class WeightedRandomSampler(OrderedSampler):
         if not (np.isfinite(self.weights).all() and (self.weights >= 0).all() and self.weights.sum() > 0):
             raise ValueError(
                 "WeightedRandomSampler: the weights are not a distribution; expected finite numbers >= 0 with a "
-                f"positive sum, got {_shortened(self.weights)}."
+                f"positive sum, got {np.array2string(self.weights, threshold=6)}."
             )
         positive = int((self.weights > 0).sum())
         if not replacement and num_samples > positive:
@@ -353,7 +353,7 @@ class BatchSampler(Sampler[list[int]]):
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool):
         require_iterable("BatchSampler", "sampler", sampler, "an iterable of indices")
-        _check_count("BatchSampler", "batch_size", batch_size)
+        require_positive("BatchSampler", "batch_size", batch_size)
         if not isinstance(drop_last, bool):
             raise ValueError(f"BatchSampler: drop_last should be a boolean value, but got drop_last={drop_last}.")
         self.sampler, self.batch_size, self.drop_last = sampler, int(batch_size), drop_last
@@ -382,12 +382,3 @@ def require_sized(where: str, name: str, value: object) -> None:
     """Raise a TypeError if an argument has no length."""
     if isinstance(value, type) or not hasattr(value, "__len__"):
         raise TypeError(f"{where}: {name} has no length; expected an object with __len__, got {shown(value)}.")
-
-
-def _check_count(where: str, name: str, value: object) -> None:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value <= 0:
-        raise ValueError(f"{where}: {name} should be a positive integer value, but got {name}={value}.")
-
-
-def _shortened(values: NDArray[Any]) -> str:
-    return np.array2string(values, threshold=6)

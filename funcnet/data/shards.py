@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import math
@@ -22,6 +21,7 @@ from funcnet.data.draws import permute
 from funcnet.data.resumable import ResumableDataset
 from funcnet.data.tfrecord import read_examples
 from funcnet.data.worker import get_worker_info
+from funcnet.files import json_digest
 
 __all__ = ["ShardDataset"]
 
@@ -186,7 +186,7 @@ def _digest(paths: Sequence[str]) -> str:
     """Return a digest of the paths relative to their common folder, which does not change if the folder is moved."""
     folder = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
     names = [Path(os.path.relpath(os.path.abspath(path), folder)).as_posix() for path in paths]
-    return hashlib.sha256(json.dumps(names).encode()).hexdigest()[:16]
+    return json_digest(names)[:16]
 
 
 # ----------------------------------------------------------------------------------------- readers: (path, first row)
@@ -198,7 +198,7 @@ def _reader_of(path: str) -> Callable[[str, int], Iterator[Any]]:
         ".npy": _npy,
         ".arrow": _arrow,
         ".parquet": _parquet,
-        ".tfrecord": _tfrecord,
+        ".tfrecord": lambda path, start: itertools.islice(read_examples(path), start, None),
         ".jsonl": _jsonl,
         ".txt": _txt,
     }
@@ -276,10 +276,6 @@ def _parquet(path: str, start: int) -> Iterator[dict[str, Any]]:
                 for row in itertools.islice(zip(*columns, strict=True), start, None):
                     yield dict(zip(names, row, strict=True))
                 start = max(0, start - batch.num_rows)
-
-
-def _tfrecord(path: str, start: int) -> Iterator[Any]:
-    return itertools.islice(read_examples(path), start, None)
 
 
 def _txt(path: str, start: int) -> Iterator[str]:

@@ -15,7 +15,7 @@ from funcnet.data.checks import refuse_generator, require_int, require_items, re
 from funcnet.data.dataset import Dataset
 from funcnet.data.draws import permute
 from funcnet.data.gather import Items, SizedItems
-from funcnet.data.parts import at_epoch, read
+from funcnet.data.nested import at_epoch, read
 
 __all__ = ["Subset", "random_split"]
 

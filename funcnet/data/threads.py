@@ -12,7 +12,7 @@ from typing import Any
 
 from funcnet.data.sharing import own_copy
 from funcnet.data.torch_worker_info import answer_torch
-from funcnet.data.worker import Fetcher, InitFn, TaskResult, WorkerInfo, WorkerThread, work
+from funcnet.data.worker import Fetcher, InitFn, TaskResult, WorkerInfo, WorkerThread, drain, work
 
 __all__ = ["ThreadWorkers"]
 
@@ -28,12 +28,11 @@ class ThreadWorkers:
         fetcher: object that makes the batches. Each thread has a copy of this object.
         count: number of threads.
         init_fn: function that each thread calls first, with its number.
-        where: name of the caller, for messages.
     """
 
     shares_generators = True
 
-    def __init__(self, fetcher: Fetcher, count: int, *, init_fn: InitFn | None, where: str):
+    def __init__(self, fetcher: Fetcher, count: int, *, init_fn: InitFn | None):
         self._outcomes: queue.SimpleQueue[tuple[int, TaskResult]] = queue.SimpleQueue()
         self._tasks: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in range(count)]
         self._pass = 0
@@ -60,7 +59,7 @@ class ThreadWorkers:
         if self._held is not None:
             self._held.clear()
         for number, (tasks, state) in enumerate(zip(self._tasks, states, strict=True)):
-            _drain(tasks)
+            drain(tasks)
             tasks.put(("begin", self._pass, (epoch, seed + number, state)))
 
     def submit(self, worker: int, number: int, task: object) -> None:
@@ -110,16 +109,8 @@ def _own(fetcher: Fetcher, init_fn: InitFn | None) -> tuple[Fetcher, InitFn | No
 
 def _stop(tasks: list[queue.SimpleQueue[Any]]) -> None:
     for one in tasks:
-        _drain(one)
+        drain(one)
         one.put(("stop", 0, None))
-
-
-def _drain(tasks: queue.SimpleQueue[Any]) -> None:
-    try:
-        while True:
-            tasks.get_nowait()
-    except queue.Empty:
-        pass
 
 
 def _run(
@@ -157,7 +148,7 @@ def _run(
             outcomes.put((current, TaskResult(content[0], number, error=problem)))
         else:
             try:
-                outcome = work(fetcher, number, *content)
+                outcome = work(fetcher, number, *content, where=f"in worker {number} of DataLoader")
             except BaseException as error:  # also SystemExit, because the consumer would otherwise wait forever
                 outcome = TaskResult(content[0], number, error=error)
             outcomes.put((current, outcome))

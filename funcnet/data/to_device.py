@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-import numpy as np
-
 from funcnet.data.checks import require_int, require_iterable, shown
+from funcnet.data.padded import pad_batch
 from funcnet.data.prefetch import Prefetcher
 
-__all__ = ["pad_batch", "prefetch_to_device"]
+__all__ = ["prefetch_to_device"]
 
 
 class BatchLayout(Protocol):
@@ -57,6 +56,7 @@ def prefetch_to_device(
     Differs from torch: this function replaces `pin_memory` and `tensor.to(device, non_blocking=True)`.
 
     Example:
+        >>> import numpy as np
         >>> from funcnet.data import DataLoader
         >>> with prefetch_to_device(DataLoader(np.arange(5), batch_size=3)) as batches:
         ...     [(batch.tolist(), mask.tolist()) for batch, mask in batches]
@@ -91,35 +91,6 @@ def prefetch_to_device(
     return Prefetcher(loader, transfer=transfer, depth=depth, position=position)
 
 
-def pad_batch(batch: object, rows: int) -> tuple[Any, Any]:
-    """Fill a batch up to `rows` rows with copies of its first row.
-
-    Args:
-        batch: nested dicts, lists and tuples of arrays (n, …) with 0 < n <= rows. Other leaves, such as strings, stay
-            as they are.
-        rows: number of rows.
-
-    Returns:
-        The filled batch, and a (rows,) bool array that is True for the first n rows.
-
-    Raises:
-        ValueError: if n is 0 or larger than `rows`, the arrays differ in n, or there is no array.
-
-    Example:
-        >>> pad_batch({"x": np.array([7, 8])}, 3)
-        ({'x': array([7, 8, 7])}, array([ True,  True, False]))
-    """
-    require_int("pad_batch", "rows", rows, least=1)
-    found = {len(leaf) for leaf in _arrays(batch)}
-    if len(found) != 1:
-        got = f"{sorted(found)}" if found else "no array"
-        raise ValueError(f"pad_batch: the arrays differ in their first dimension; expected one size, got {got}.")
-    count = found.pop()
-    if not 0 < count <= rows:
-        raise ValueError(f"pad_batch: the batch has the wrong size; expected 1 to {rows} rows, got {count}.")
-    return (batch if count == rows else _filled(batch, rows - count)), np.arange(rows) < count
-
-
 def _check_loader(loader: object) -> None:
     require_iterable("prefetch_to_device", "loader", loader, "a DataLoader or another iterable of batches")
     if any(base.__module__.startswith("torch.") and base.__name__ == "DataLoader" for base in type(loader).__mro__):
@@ -128,26 +99,6 @@ def _check_loader(loader: object) -> None:
             "expected a funcnet.data.DataLoader, got a torch.utils.data.DataLoader. Write "
             "funcnet.data.DataLoader(loader.dataset, …)."
         )
-
-
-def _arrays(batch: object) -> list[Any]:
-    if isinstance(batch, Mapping):
-        return [leaf for part in batch.values() for leaf in _arrays(part)]
-    if isinstance(batch, list | tuple):
-        return [leaf for part in batch for leaf in _arrays(part)]
-    return [batch] if getattr(batch, "ndim", 0) else []
-
-
-def _filled(batch: Any, missing: int) -> Any:
-    if isinstance(batch, Mapping):
-        return {name: _filled(part, missing) for name, part in batch.items()}
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(_filled(part, missing) for part in batch))
-    if isinstance(batch, list | tuple):
-        return type(batch)(_filled(part, missing) for part in batch)
-    if not getattr(batch, "ndim", 0):
-        return batch
-    return np.concatenate([batch, np.repeat(batch[:1], missing, 0)])
 
 
 def _size_of(batch_sampler: object) -> int | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import multiprocessing
+import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -15,6 +17,7 @@ __all__ = [
     "WorkerInfo",
     "WorkerThread",
     "Workers",
+    "drain",
     "get_worker_info",
     "work",
     "worker_here",
@@ -175,12 +178,22 @@ class Workers(Protocol):
         """End all workers. Calling this method again has no effect."""
 
 
-def work(fetcher: Fetcher, worker: int, number: int, task: object) -> TaskResult:
-    """Run one task and return the result. If the task raises an exception, the result contains the exception."""
+def work(fetcher: Fetcher, worker: int, number: int, task: object, *, where: str = "") -> TaskResult:
+    """Run one task and return the result. If the task raises an exception, the result contains the exception, with
+    `where` as a note.
+    """
     try:
         return TaskResult(number, worker, fetcher.fetch(task), fetcher.state())
     except StopIteration:
         return TaskResult(number, worker, state=fetcher.state(), ended=True)
     except Exception as error:
-        error.add_note(f"in worker {worker} of DataLoader")
+        if where:
+            error.add_note(where)
         return TaskResult(number, worker, error=error)
+
+
+def drain(waiting: queue.Queue[Any] | queue.SimpleQueue[Any]) -> None:
+    """Remove everything from a queue."""
+    with contextlib.suppress(queue.Empty):
+        while True:
+            waiting.get_nowait()

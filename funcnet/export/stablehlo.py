@@ -7,7 +7,6 @@ A file is a zip archive without compression, with three entries:
 - `weights.safetensors`: the weights, unless they are in a separate file beside the archive.
 """
 
-import hashlib
 import json
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +24,7 @@ from funcnet.export.beside import weights_beside
 from funcnet.export.check import ExportCheck, require_agreement
 from funcnet.export.signature import ArraySpec, arguments_of, require_arguments
 from funcnet.export.tracing import Dynamic, trace
-from funcnet.files import replacing
+from funcnet.files import bytes_digest, replacing
 from funcnet.tree import PyTree
 
 __all__ = ["StableHlo", "load_stablehlo", "to_stablehlo"]
@@ -89,16 +88,16 @@ class StableHlo:
             "check": asdict(self.check),
             "weights": list(self.weights),
         }
-        manifest["sha256"] = {PROGRAM: _digest(program)}
+        manifest["sha256"] = {PROGRAM: bytes_digest(program)}
         entries = {PROGRAM: program}
         held = {name: np.asarray(array, order="C") for name, array in self.weights.items()}
         if beside is not None:
             weight_files.save(beside, held)
             manifest["beside"] = beside.name
-            manifest["sha256"][WEIGHTS] = _digest(beside.read_bytes())
+            manifest["sha256"][WEIGHTS] = bytes_digest(beside.read_bytes())
         else:
             entries[WEIGHTS] = safetensors.numpy.save(held)
-            manifest["sha256"][WEIGHTS] = _digest(entries[WEIGHTS])
+            manifest["sha256"][WEIGHTS] = bytes_digest(entries[WEIGHTS])
         text = json.dumps(manifest, indent=1, ensure_ascii=False)
         with replacing(path) as part, zipfile.ZipFile(part, "w") as archive:
             for name, content in {MANIFEST: text.encode(), **entries}.items():
@@ -205,7 +204,7 @@ def load_stablehlo(path: str | Path) -> StableHlo:
         beside = path.with_name(manifest["beside"])
         if not beside.exists():
             raise FileNotFoundError(f"load_stablehlo: {path} needs its weights; expected the file {beside}, got none.")
-        found = _digest(beside.read_bytes())
+        found = bytes_digest(beside.read_bytes())
         if found != manifest["sha256"][WEIGHTS]:
             raise ValueError(
                 f"load_stablehlo: {beside} has other weights than those that were exported; expected SHA-256 "
@@ -246,7 +245,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
             f"{manifest.get('version')}."
         )
     for name in (PROGRAM, *(() if "beside" in manifest else (WEIGHTS,))):
-        found = _digest(entries[name]) if name in entries else "no entry"
+        found = bytes_digest(entries[name]) if name in entries else "no entry"
         if found != digests.get(name):
             raise ValueError(
                 f"load_stablehlo: {path} was altered; expected SHA-256 {digests.get(name)} for {name}, got {found}."
@@ -256,7 +255,3 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 def _arguments(written: Sequence[Mapping[str, Any]]) -> tuple[ArraySpec, ...]:
     return tuple(ArraySpec(one["name"], tuple(one["shape"]), one["dtype"]) for one in written)
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

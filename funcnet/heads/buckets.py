@@ -13,6 +13,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from funcnet.data.padded import padded_rows
 from funcnet.heads.encoding import TokenRow
 from funcnet.tree import PyTree
 
@@ -47,13 +48,12 @@ def pad(rows: Sequence[TokenRow], count: int, length: int, pad_id: int) -> dict[
     Returns:
         `input_ids`, `token_type_ids`, `attention_mask`: (B, T) int32.
     """
-    ids, types, mask = np.full((count, length), pad_id, np.int32), *np.zeros((2, count, length), np.int32)
-    mask[len(rows) :, 0] = 1
-    for place, row in enumerate(rows):
-        tokens = row.ids
-        size = len(tokens)
-        ids[place, :size], types[place, :size], mask[place, :size] = tokens, row.type_ids, 1
-    return {"input_ids": ids, "token_type_ids": types, "attention_mask": mask}
+    sizes = np.array([len(row.ids) for row in rows] + [1] * (count - len(rows)))
+    return {
+        "input_ids": padded_rows([row.ids for row in rows], count, length, pad_id),
+        "token_type_ids": padded_rows([row.type_ids for row in rows], count, length),
+        "attention_mask": (np.arange(length) < sizes[:, None]).astype(np.int32),
+    }
 
 
 class Bucketed:

@@ -45,9 +45,10 @@ def entities(tags: Sequence[str]) -> list[Entity]:
     for place, tag in enumerate([*tags, OUTSIDE]):
         prefix, _, name = tag.partition("-")
         name = name or "_"
-        if _ends(before, prefix, kind, name):
+        changes = before in ("E", "S") or prefix in ("B", "S") or kind != name
+        if before != OUTSIDE and (changes or prefix == OUTSIDE):
             found.append(Entity(kind, begin, place - 1))
-        if _begins(before, prefix, kind, name):
+        if prefix != OUTSIDE and (changes or before == OUTSIDE):
             begin = place
         before, kind = prefix, name
     return found
@@ -72,17 +73,3 @@ def entity_scores(labels: Sequence[Sequence[str]], predicted: Sequence[Sequence[
     both = len(true & guessed)
     precision, recall = both / max(1, len(guessed)), both / max(1, len(true))
     return {"precision": precision, "recall": recall, "f1": 2 * both / max(1, len(true) + len(guessed))}
-
-
-def _ends(before: str, prefix: str, kind: str, name: str) -> bool:
-    """Return whether an entity ends between two consecutive tags."""
-    if before == OUTSIDE:
-        return False
-    return before in ("E", "S") or prefix in ("B", "S", OUTSIDE) or kind != name
-
-
-def _begins(before: str, prefix: str, kind: str, name: str) -> bool:
-    """Return whether an entity begins at the second of two consecutive tags."""
-    if prefix == OUTSIDE:
-        return False
-    return prefix in ("B", "S") or before in ("E", "S", OUTSIDE) or kind != name

@@ -43,8 +43,7 @@ def f1_binary(labels: Any, predicted: Any) -> float:
     >>> round(f1_binary([1, 1, 0, 0], [1, 0, 1, 0]), 3)
     0.5
     """
-    labels, predicted = np.asarray(labels) == 1, np.asarray(predicted) == 1
-    return _f1(int((labels & predicted).sum()), int(labels.sum()), int(predicted.sum()))
+    return _f1(np.asarray(labels) == 1, np.asarray(predicted) == 1)
 
 
 def f1_macro(labels: Values, predicted: Values) -> float:
@@ -55,11 +54,9 @@ def f1_macro(labels: Values, predicted: Values) -> float:
     """
     labels, predicted = np.asarray(labels), np.asarray(predicted)
     if labels.ndim == 2:
-        pairs = [(labels[:, c], predicted[:, c]) for c in range(labels.shape[1])]
-    else:
-        classes = np.union1d(labels, predicted)
-        pairs = [(labels == c, predicted == c) for c in classes]
-    return float(np.mean([_f1(int((a & b).sum()), int(a.sum()), int(b.sum())) for a, b in _as_bool(pairs)]))
+        columns = zip(labels.T, predicted.T, strict=True)
+        return float(np.mean([_f1(a.astype(bool), b.astype(bool)) for a, b in columns]))
+    return float(np.mean([_f1(labels == one, predicted == one) for one in np.union1d(labels, predicted)]))
 
 
 def f1_micro(labels: Values, predicted: Values) -> float:
@@ -68,8 +65,7 @@ def f1_micro(labels: Values, predicted: Values) -> float:
     >>> round(f1_micro([[1, 0], [1, 1]], [[1, 1], [0, 1]]), 4)
     0.6667
     """
-    labels, predicted = np.asarray(labels, bool), np.asarray(predicted, bool)
-    return _f1(int((labels & predicted).sum()), int(labels.sum()), int(predicted.sum()))
+    return _f1(np.asarray(labels, bool), np.asarray(predicted, bool))
 
 
 def matthews(labels: Values, predicted: Values) -> float:
@@ -116,9 +112,6 @@ def _ranks(x: NDArray[Any]) -> NDArray[np.float64]:
     return (last - (count - 1) / 2)[place]
 
 
-def _f1(both: int, labelled: int, predicted: int) -> float:
-    return 2 * both / (labelled + predicted) if labelled + predicted else 0.0
-
-
-def _as_bool(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
-    return [(np.asarray(a, bool), np.asarray(b, bool)) for a, b in pairs]
+def _f1(labels: NDArray[np.bool_], predicted: NDArray[np.bool_]) -> float:
+    both, either = int((labels & predicted).sum()), int(labels.sum()) + int(predicted.sum())
+    return 2 * both / either if either else 0.0

@@ -5,7 +5,6 @@ Hugging Face's `BertTokenizerFast` can open the written files, and gives the sam
 
 from __future__ import annotations
 
-import hashlib
 import json
 import warnings
 from collections.abc import Iterable, Mapping
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from funcnet.files import replacing
+from funcnet.files import json_digest, replacing
 from funcnet.text.tokenizer_config import add_tokens, apply_tokenizer_config, read_tokenizer_config
 from funcnet.text.wordpiece import SPECIAL_TOKENS, bert_tokenizer
 
@@ -143,7 +142,7 @@ def vocabulary_digest(tokenizer: Tokenizer) -> str:
         '873afaff'
     """
     content = {"tokens": vocabulary(tokenizer), "lower_case": is_lower_case(tokenizer)}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return json_digest(content)
 
 
 def truncating(tokenizer: Tokenizer, length: int) -> Tokenizer:

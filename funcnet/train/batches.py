@@ -1,11 +1,12 @@
 """The batches of a run, read from a `DataLoader` or from a function, and a look at the first one of them."""
 
+import contextlib
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, Literal
 
 from funcnet.arguments import boolean, expect, integer
 from funcnet.data import DataLoader
-from funcnet.data.endless import EndlessLoader, is_inside, no_batch, passes
+from funcnet.data.endless import EndlessLoader, passes
 
 __all__ = ["Ends", "EpochBatches", "LoaderBatches", "OpenedBatches"]
 
@@ -107,23 +108,16 @@ class EpochBatches:
         self._batches.close()
 
     def _read(self) -> Generator[tuple[Any, dict[str, Any], Ends]]:
-        loader, epochs, opened = self._loader, self._epochs, passes(self._loader)
-        epoch, may_be_empty = self._position["epoch"], is_inside(self._position)
-        while epochs is None or epoch < epochs:
-            ahead, batches = None, next(opened)
-            try:
+        loader, epochs = self._loader, self._epochs
+        for batches in passes(loader, self._position, epochs):
+            ahead = None
+            with contextlib.closing(batches):
                 for batch in batches:
                     if ahead is not None:
                         yield *ahead, ""
                     ahead = batch, loader.state_dict()
-            finally:
-                _close(batches)
-            epoch += 1
             if ahead is not None:
-                yield ahead[0], loader.state_dict(), "run" if epoch == epochs else "epoch"
-            elif not may_be_empty:
-                raise no_batch(loader, epoch)
-            may_be_empty = False
+                yield ahead[0], loader.state_dict(), "run" if batches.number == epochs else "epoch"
 
 
 class OpenedBatches:
@@ -194,7 +188,8 @@ class _Opened:
 
     def close(self) -> None:
         """Stop reading."""
-        _close(self._iterator)
+        if hasattr(self._iterator, "close"):
+            self._iterator.close()
 
 
 class _OpenedAt(_Opened):
@@ -207,8 +202,3 @@ class _OpenedAt(_Opened):
     def state_dict(self) -> Any:
         """Return the position after the batch that was yielded last."""
         return self.source.state_dict() if self.is_begun else self._before
-
-
-def _close(batches: object) -> None:
-    if hasattr(batches, "close"):
-        batches.close()

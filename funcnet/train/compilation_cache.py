@@ -1,12 +1,13 @@
 """A cache of compiled programs on disk. When the same run is started again, no program is compiled again."""
 
-import hashlib
 import os
 import platform
 from pathlib import Path
 
 import jax
 import platformdirs
+
+from funcnet.files import bytes_digest
 
 __all__ = ["enable"]
 
@@ -45,4 +46,4 @@ def _instructions() -> str:
     except OSError:
         lines = [platform.processor()]
     flags = next((line for line in lines if line.startswith(("flags", "Features"))), lines[0] if lines else "")
-    return hashlib.sha256(flags.encode()).hexdigest()[:8]
+    return bytes_digest(flags.encode())[:8]

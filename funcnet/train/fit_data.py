@@ -1,6 +1,5 @@
 """The data of `fit`: what may be passed as `data` and `validation`, and the loader that reads it."""
 
-import hashlib
 import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,6 +13,7 @@ from funcnet.arguments import expect, shown
 from funcnet.data import ArrayDataset, DataLoader, Subset, TensorDataset, default_collate
 from funcnet.data.arguments import is_iterable_style
 from funcnet.data.gather import Arrays, Items, items_of, reader_of
+from funcnet.files import bytes_digest
 from funcnet.train.batches import OpenedBatches
 from funcnet.train.shapes import describe_shapes, digest_of_arrays
 
@@ -150,7 +150,7 @@ def what_is_read(loader: DataLoader) -> dict[str, Any]:
     """Return what the processes of a run that read their own rows of a loader must have in common, by name."""
     indices = DataLoader(np.arange(len(loader.dataset)), loader.batch_size, sampler=loader.sampler).batch(0).tolist()  # type: ignore[arg-type]
     first = next(iter(DataLoader(loader.dataset, 1, sampler=indices[:1], seed=loader.seed)))
-    digest = hashlib.sha256(str(indices).encode()).hexdigest()
+    digest = bytes_digest(str(indices).encode())
     return {
         "the order of the rows": json.dumps(loader.position(0), default=str),
         "the first batch": f"rows {str(indices[:8])[1:-1]}{', …' * (len(indices) > 8)} (SHA-256 {digest:.12}…)",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
@@ -16,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from funcnet import text as text_
-from funcnet.data import DataLoader, IterableDataset
 from funcnet.heads import read_settings
 from funcnet.heads.buckets import FINE_LENGTHS, Bucketed
 from funcnet.models import bert
@@ -139,7 +139,8 @@ class FeatureExtractor:
         Raises:
             ValueError: if a text is a pair and the model has only one token type.
         """
-        for some in DataLoader(_Texts(texts), WINDOW, collate_fn=list):
+        left = iter(texts)
+        while some := [*islice(left, WINDOW)]:
             pair = next((one for one in some if not isinstance(one, str)), None)
             if pair is not None and not self._takes_pairs:
                 raise ValueError(
@@ -165,16 +166,6 @@ class FeatureExtractor:
         values = [found.values for found in self(texts)]
         stacked = np.stack(values) if values else np.zeros((0, len(self.layers), self.width), np.float32)
         return stacked[:, 0] if len(self.layers) == 1 else stacked
-
-
-class _Texts(IterableDataset[Text]):
-    """A dataset of texts, which can be read only once."""
-
-    def __init__(self, texts: Iterable[Text]):
-        self.texts = texts
-
-    def __iter__(self) -> Iterator[Text]:
-        return iter(self.texts)
 
 
 def _pooled(hidden: jax.Array, shown: jax.Array, pool: str) -> jax.Array:

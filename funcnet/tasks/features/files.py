@@ -6,8 +6,9 @@ Letters: `N texts, L layers, T tokens of a text, D hidden size`.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -82,9 +83,9 @@ def starts_file(path: Path) -> Path:
 
 
 def _write_arrow(part: Path, found: Iterable[Features], layers: list[int]) -> tuple[int, None]:
-    count, writer = 0, None
+    count, writer, left = 0, None, iter(found)
     with contextlib.ExitStack() as stack:
-        for rows in _batches(found, _ROWS):
+        while rows := [*itertools.islice(left, _ROWS)]:
             table = _record_batch(rows, layers)
             if writer is None:
                 writer = stack.enter_context(pa.ipc.new_file(str(part), table.schema))
@@ -154,14 +155,3 @@ def _write_line(file: IO[str], index: int, one: Features, layers: list[int]) -> 
     else:
         line = {"linex_index": index, "layers": of(one.values)}
     file.write(json.dumps(line, ensure_ascii=False) + "\n")
-
-
-def _batches(found: Iterable[Features], size: int) -> Iterator[list[Features]]:
-    some: list[Features] = []
-    for one in found:
-        some.append(one)
-        if len(some) == size:
-            yield some
-            some = []
-    if some:
-        yield some

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from funcnet.data import BucketBatchSampler, DataLoader, Dataset
+from funcnet.data import BucketBatchSampler, DataLoader
+from funcnet.data.dataset import BatchedDataset
 from funcnet.tasks.finetuning.rows import Rows
 
 __all__ = ["PaddedRows", "make_loader"]
 
 
-class PaddedRows(Dataset[dict[str, NDArray[Any]]]):
+class PaddedRows(BatchedDataset):
     """Encoded rows as a dataset, which pads each batch to the shortest of a few lengths that is long enough.
 
     Args:
@@ -32,9 +33,6 @@ class PaddedRows(Dataset[dict[str, NDArray[Any]]]):
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    def __getitem__(self, index: int) -> dict[str, NDArray[Any]]:
-        return {name: values[0] for name, values in self.__getitems__([index]).items()}
 
     def __getitems__(self, indices: Sequence[int]) -> dict[str, NDArray[Any]]:
         """Return the batch that contains the rows with these indices, padded; see `Rows.fill`. The length depends on

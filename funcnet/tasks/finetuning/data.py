@@ -1,7 +1,6 @@
 """Reads, splits and encodes the files of a fine-tuning run."""
 
 import dataclasses
-import hashlib
 from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from tokenizers import Tokenizer
 
 from funcnet import text
 from funcnet.data import bucket_lengths, permute
+from funcnet.files import bytes_digest
 from funcnet.heads import TrainedHead, check_length, require_types, trained_head
 from funcnet.heads.reading.glue import glue_task
 from funcnet.models import bert
@@ -195,7 +195,5 @@ def _describe_empty(examples: Sequence[Any]) -> str:
 
 
 def _digest(rows: Rows) -> str:
-    sha = hashlib.sha256()
-    for array in (rows.tokens, rows.types, rows.starts, rows.labels):
-        sha.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
-    return sha.hexdigest()
+    arrays = (rows.tokens, rows.types, rows.starts, rows.labels)
+    return bytes_digest(b"".join(array.tobytes() for array in arrays if array is not None))

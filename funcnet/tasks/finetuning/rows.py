@@ -4,7 +4,7 @@ Letters: `N rows, C sequences per row (1, or the number of choices), S tokens in
 batch`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from funcnet import losses
+from funcnet.data.padded import padded_rows
 from funcnet.heads import TextEncoder, TrainedHead
 from funcnet.heads.encoding import PlainRow
 
@@ -69,30 +70,25 @@ class Rows:
             counted: (B,) bool, False for padding rows.
             labels: (B, …), -100 for padding. The key `labels` is missing if the rows have no labels.
         """
-        shape = (size, self.choices, length)
+        numbers = (rows[:, None] * self.choices + np.arange(self.choices)).reshape(-1)  # of the sequences
+        places = [slice(self.starts[number], self.starts[number + 1]) for number in numbers]
+        shape = (size, self.choices, length) if self.choices > 1 else (size, length)
+
+        def padded(values: NDArray[Any], fill: int = 0, dtype: DTypeLike = np.int32) -> NDArray[Any]:
+            found = [values[place] for place in places]
+            return padded_rows(found, size * self.choices, length, fill, dtype).reshape(shape)
+
         batch = {
-            "input_ids": np.full(shape, pad_id, np.int32),
-            "token_type_ids": np.zeros(shape, np.int32),
-            "attention_mask": np.zeros(shape, bool),
+            "input_ids": padded(self.tokens, pad_id),
+            "token_type_ids": padded(self.types),
+            "attention_mask": padded(np.broadcast_to(True, self.tokens.shape), dtype=bool),
             "counted": np.arange(size) < len(rows),
         }
-        if self.labels is not None:
-            tail = (self.choices, length) if self.by_token else self.labels.shape[1:]
-            batch["labels"] = np.full((size, *tail), losses.IGNORE, self.labels.dtype)
-            if not self.by_token:
-                batch["labels"][: len(rows)] = self.labels[rows]
-        for place, row in enumerate(rows):
-            for choice in range(self.choices):
-                begin, end = self.starts[row * self.choices + choice : row * self.choices + choice + 2]
-                at = (place, choice, slice(0, end - begin))
-                batch["input_ids"][at] = self.tokens[begin:end]
-                batch["token_type_ids"][at] = self.types[begin:end]
-                batch["attention_mask"][at] = True
-                if self.by_token and self.labels is not None:
-                    batch["labels"][at] = self.labels[begin:end]
-        if self.choices == 1:
-            names = ["input_ids", "token_type_ids", "attention_mask", *(["labels"] if self.by_token else [])]
-            batch |= {name: batch[name][:, 0] for name in names if name in batch}
+        if self.labels is not None and self.by_token:
+            batch["labels"] = padded(self.labels, losses.IGNORE, self.labels.dtype)
+        elif self.labels is not None:
+            batch["labels"] = np.full((size, *self.labels.shape[1:]), losses.IGNORE, self.labels.dtype)
+            batch["labels"][: len(rows)] = self.labels[rows]
         return batch
 
 
@@ -141,8 +137,8 @@ def encode_rows(
             )
     choices = counts[0] if head.rows_together else 1
     return Rows(
-        _joined(tokens, np.int32),
-        _joined(types, np.uint8),
+        np.concatenate([np.zeros(0, np.int32), *tokens]),
+        np.concatenate([np.zeros(0, np.uint8), *types]),
         np.concatenate([[0], np.cumsum([len(row) for row in tokens], dtype=np.int64)]),
         choices,
         labels=(np.concatenate if head.by_token else np.stack)(targets) if labelled else None,
@@ -169,8 +165,3 @@ def mean_loss(head: TrainedHead, outputs: Sequence[NDArray[np.float32]], rows: R
     batch = {"labels": jnp.asarray(labels), "counted": jnp.ones(len(labels), bool)}
     sums, counts = head.sums(jnp.asarray(logits), batch), head.counts(batch)
     return sum(float(term["loss"] / jnp.maximum(counts[name], 1)) for name, term in sums.items())
-
-
-def _joined(parts: Iterable[NDArray[Any]], dtype: DTypeLike) -> NDArray[Any]:
-    parts = list(parts)
-    return np.concatenate(parts) if parts else np.zeros(0, dtype)

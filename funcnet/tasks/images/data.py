@@ -6,7 +6,6 @@ Letters: B batch, C channels, H height, W width.
 import concurrent.futures
 import dataclasses
 import gzip
-import hashlib
 import os
 import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -17,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from funcnet.data import ArrayDataset, Dataset
+from funcnet.data.dataset import BatchedDataset
 from funcnet.data.padded import padded_batches
+from funcnet.files import bytes_digest
 from funcnet.parallel import is_first
 from funcnet.tasks.images.pixels import read_pixels
 from funcnet.train import RunError
@@ -75,7 +76,7 @@ def open_images(data: Path | None, image_size: int = 64) -> LabelledImages:
     return _folder(data, image_size)
 
 
-class ImageFolder(Dataset[dict[str, Any]]):
+class ImageFolder(BatchedDataset):
     """A dataset of image files with labels. Several threads read the files when the dataset is indexed.
 
     Images of every mode of Pillow are read and resized to a height and width of `size` pixels (see `read_pixels`).
@@ -94,12 +95,6 @@ class ImageFolder(Dataset[dict[str, Any]]):
 
     def __len__(self) -> int:
         return len(self.files)
-
-    def __getitem__(self, index: Any) -> dict[str, NDArray[Any]]:
-        """Return the image and the label at an index, or the batch of the images at an array of indices."""
-        if np.ndim(index):
-            return self.__getitems__(index)
-        return {name: values[0] for name, values in self.__getitems__([index]).items()}
 
     def __getitems__(self, indices: Sequence[int]) -> dict[str, NDArray[Any]]:
         """Return the batch that contains the images at these indices."""
@@ -178,7 +173,7 @@ def _arrays(
 
     train, test = dataset(train_images, train_labels), dataset(test_images, test_labels)
     arrays = (array for part in (train, test) for array in part.columns.values())
-    digest = hashlib.sha256(b"".join(hashlib.sha256(array.tobytes()).digest() for array in arrays)).hexdigest()
+    digest = bytes_digest(b"".join(bytes.fromhex(bytes_digest(array.tobytes())) for array in arrays))
     size = train_images.shape[1]
     return LabelledImages(train, test, classes, 1, size, float(mean), float(deviation), digest)
 
@@ -223,7 +218,7 @@ def _folder(data: Path, image_size: int) -> LabelledImages:
         return ((images - mean) / deviation).astype(np.float32)
 
     datasets = [_dataset(part, image_size, standardised) for part in (train, test)]
-    digest = hashlib.sha256("\n".join(listed).encode()).hexdigest()
+    digest = bytes_digest("\n".join(listed).encode())
     return LabelledImages(datasets[0], datasets[1], classes, 3, image_size, float(mean), float(deviation), digest)
 
 

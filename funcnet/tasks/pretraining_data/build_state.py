@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from funcnet.files import json_digest
 from funcnet.tasks.pretraining_data.known_files import Known, key_of
 from funcnet.tasks.pretraining_data.manifest import (
     DataFiles,
@@ -18,7 +19,6 @@ from funcnet.tasks.pretraining_data.manifest import (
 )
 from funcnet.tasks.pretraining_data.process_pool import ProcessPool
 from funcnet.tasks.pretraining_data.settings import DataSettings
-from funcnet.tasks.pretraining_data.shard import digest_of
 from funcnet.text import Corpus
 
 __all__ = ["BuildState", "intact_files", "remove_damaged"]
@@ -74,7 +74,7 @@ def remove_damaged(build: BuildState, checked: Known) -> list[str]:
     """
     files, origin = build.manifest.files or {}, build.manifest.origin()
     paths = [build.folder / name for name in sorted(files)]
-    unread = [path for path in paths if not path.is_file() or checked.get(key_of(path)) != digest_of(origin)]
+    unread = [path for path in paths if not path.is_file() or checked.get(key_of(path)) != json_digest(origin)]
     tasks = [(path, files[path.name], origin) for path in unread]
     found = sorted(name for name in build.run("checking files", _damaged, tasks) if name is not None)
     for name in found:
@@ -88,7 +88,7 @@ def intact_files(folder: Path) -> dict[tuple[str, int, int], str]:
     """
     manifest = read_manifest(folder)
     assert manifest is not None and manifest.files is not None
-    return {key_of(folder / name): digest_of(manifest.origin()) for name in manifest.files}
+    return {key_of(folder / name): json_digest(manifest.origin()) for name in manifest.files}
 
 
 def _damaged(path: Path, described: dict[str, Any], origin: dict[str, str]) -> str | None:

@@ -6,13 +6,13 @@ import dataclasses
 import time
 from pathlib import Path
 
+from funcnet.files import json_digest
 from funcnet.tasks.pretraining_data.build import build
 from funcnet.tasks.pretraining_data.build_state import intact_files
 from funcnet.tasks.pretraining_data.known_files import MARGIN, known_layout, read_known, write_known, write_layout
 from funcnet.tasks.pretraining_data.manifest import FORMAT, SILENT, Progress, describe_sources
 from funcnet.tasks.pretraining_data.reader import PretrainingData, open_data
 from funcnet.tasks.pretraining_data.settings import DataSettings
-from funcnet.tasks.pretraining_data.shard import digest_of
 from funcnet.tasks.pretraining_data.vocabulary import given_vocabulary
 from funcnet.text import open_corpus, vocabulary_digest
 
@@ -68,7 +68,7 @@ def prepare_data(
     corpus = dataclasses.replace(corpus, division=layout)
     names = [(one.name, one.sha256) for one in sources]
     recorded = settings.recorded(None if given is None else vocabulary_digest(given))
-    key = digest_of({"format": FORMAT, "settings": recorded, "text": names, "layout": layout})
+    key = json_digest({"format": FORMAT, "settings": recorded, "text": names, "layout": layout})
     folder = Path(cache) / key[:16]
     build(folder, settings, corpus=corpus, sources=sources, checked=known, processes=processes, progress=progress)
     digests = {one.key: one.sha256 for one in sources if one.mtime_ns < start - MARGIN}

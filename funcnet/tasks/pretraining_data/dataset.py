@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from funcnet.data import Joined, pad_batch
+from funcnet.data.dataset import BatchedDataset
 from funcnet.data.padded import padded_batches
 from funcnet.tasks.pretraining_data.masking import Masking, given_masks
 
@@ -24,7 +25,7 @@ IGNORE = -100  # equals `funcnet.losses.IGNORE`, which would make workers import
 
 
 @dataclass(frozen=True)
-class PretrainingDataset:
+class PretrainingDataset(BatchedDataset):
     """A dataset of pretraining examples. Indexing it with B integers returns a batch of B masked examples.
 
     Epoch e uses the pairs of pass e modulo P, so successive epochs pair the text in different ways. The masked words of
@@ -67,12 +68,6 @@ class PretrainingDataset:
     def at_epoch(self, epoch: int) -> PretrainingDataset:
         """Return a copy of this dataset for the epoch `epoch`, with the pairs and the masks of that epoch."""
         return replace(self, epoch=epoch % self.passes if self.masks == "of the pass" else epoch)
-
-    def __getitem__(self, index: Any) -> dict[str, NDArray[Any]]:
-        """Return the example at an index, or the batch of the examples at an array of indices."""
-        if np.ndim(index):
-            return self.__getitems__(index)
-        return {name: values[0] for name, values in self.__getitems__([index]).items()}
 
     def __getitems__(self, indices: Sequence[int]) -> dict[str, NDArray[Any]]:
         """Return the batch of the examples with these indices.

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from funcnet.files import read_json, write_json
-from funcnet.tasks.pretraining_data.shard import digest_of
+from funcnet.files import json_digest, read_json, write_json
 from funcnet.text.readers import TextLayout
 
 __all__ = ["MARGIN", "Known", "key_of", "known_layout", "read_known", "write_known", "write_layout"]
@@ -57,7 +56,7 @@ def write_known(file: Path, known: Known) -> None:
 def known_layout(file: Path, sources: Iterable[Path], guess: Callable[[], TextLayout]) -> TextLayout:
     """Return the layout of the text in some files. The function `guess` reads the files, and is called only if `file`,
     which `write_layout` wrote, does not have their layout, or if one of them is new or has changed."""
-    key, known = digest_of([key_of(source) for source in sources]), _layouts(file)
+    key, known = json_digest([key_of(source) for source in sources]), _layouts(file)
     for layout in get_args(TextLayout):
         if known.get(key) == layout:
             return layout  # type: ignore[no-any-return]
@@ -84,13 +83,11 @@ def write_layout(file: Path, sources: Iterable[Path], layout: TextLayout, *, rea
     'file'
     """
     keys, known = [key_of(source) for source in sources], _layouts(file)
-    if all(changed < read - MARGIN for _, _, changed in keys) and known.get(key := digest_of(keys)) != layout:
+    if all(changed < read - MARGIN for _, _, changed in keys) and known.get(key := json_digest(keys)) != layout:
         with contextlib.suppress(OSError):
             write_json(file, {**known, key: layout})
 
 
 def _layouts(file: Path) -> dict[str, object]:
-    with contextlib.suppress(OSError, ValueError):
-        known: object = read_json(file)
-        return known if isinstance(known, dict) else {}
-    return {}
+    known: object = read_json(file)
+    return known if isinstance(known, dict) else {}

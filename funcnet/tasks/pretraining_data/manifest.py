@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from funcnet.files import file_digest, lock_folder, read_json, write_json
+from funcnet.files import file_digest, json_digest, lock_folder, read_json, write_json
 from funcnet.tasks.pretraining_data.known_files import Known, key_of
-from funcnet.tasks.pretraining_data.shard import digest_of, is_whole, origin_of
+from funcnet.tasks.pretraining_data.shard import is_whole, origin_of
 from funcnet.text import Corpus
 
 __all__ = [
@@ -102,7 +102,7 @@ class Manifest:
     def plan(self) -> str:
         """A digest of everything that determines the bytes of the directory, except for a trained vocabulary."""
         names = [(source.name, source.sha256) for source in self.sources]
-        return digest_of({"format": FORMAT, "settings": self.settings, "sources": names, "layout": self.layout})
+        return json_digest({"format": FORMAT, "settings": self.settings, "sources": names, "layout": self.layout})
 
     def origin(self, name: str = "") -> dict[str, str]:
         """Return {"plan": digest, "vocabulary": digest}, the digests of what a file is made from. The files of

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from funcnet.data.dataset import BatchedDataset
 from funcnet.tasks.pretraining_data.dataset import IGNORE, PretrainingDataset
 
 __all__ = ["PackedDataset", "most_examples", "number_of_rows", "share_rows"]
@@ -73,7 +74,7 @@ def number_of_rows(row: NDArray[np.int32]) -> int:
 
 
 @dataclass(frozen=True)
-class PackedDataset:
+class PackedDataset(BatchedDataset):
     """A dataset of packed rows. Indexing it with an array of B row numbers returns a batch of B rows. The rows contain
     the examples of `examples`, with the epochs and the masked words of that dataset.
 
@@ -104,21 +105,15 @@ class PackedDataset:
         """Return a copy of this dataset for the epoch `epoch`, with the pairs and the masks of that epoch."""
         return PackedDataset(self.examples.at_epoch(epoch))
 
-    def __getitem__(self, row: Any) -> dict[str, NDArray[Any]]:
-        """Return the packed row with a number, or the batch of the rows with an array of numbers."""
-        if np.ndim(row):
-            return self.__getitems__(row)
-        return {name: values[0] for name, values in self.__getitems__([row]).items()}
-
-    def __getitems__(self, rows: Sequence[int]) -> dict[str, NDArray[Any]]:
-        """Return the batch of the packed rows with the numbers `rows`, (B,) integers in [0, R).
+    def __getitems__(self, indices: Sequence[int]) -> dict[str, NDArray[Any]]:
+        """Return the batch of the packed rows with these numbers, (B,) integers in [0, R).
 
         The batch has the arrays of `PretrainingDataset`, except that `next_sentence_label` is (B, P) int32. If a row
         has fewer than P examples, the remaining labels are -100. The batch also has three other arrays. `sequence_ids`
         (B, T) int32 is the number of the example in its row, from 1, and 0 at padding. `position_ids` (B, T) int32
         starts at 0 in each example. `pooled_positions` (B, P) int32 is the position at which each example begins.
         """
-        first, count = self._examples(np.asarray(rows, np.int64))
+        first, count = self._examples(np.asarray(indices, np.int64))
         before = np.cumsum(count) - count
         owner = np.repeat(np.arange(len(count)), count)  # (N,) row of the batch
         number = np.arange(len(owner)) - before[owner]  # (N,) its position in that row

@@ -103,10 +103,9 @@ def check_enough_documents(usable: int, total: int) -> None:
     """Raise ValueError for a corpus that has too few documents to draw a random next sentence from another document."""
     if usable < 2:
         raise ValueError(
-            "build_pairs: no random next sentence can be drawn; expected at least 2 documents of 2 sentences or "
-            f"more, got {usable} of {total}. Use more documents, or specify how the files are split into "
-            "documents: `--documents blank-line` (a blank line ends a document) or `--documents file` (each file is "
-            "one document)."
+            "build_pairs: no random next sentence can be drawn; expected at least 2 documents of 2 sentences or more, "
+            f"got {usable} of {total}. Use more documents, or specify how the files are split into documents: "
+            "`--documents blank-line` (a blank line ends a document) or `--documents file` (each file is one document)."
         )
 
 

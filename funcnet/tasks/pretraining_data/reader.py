@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from funcnet.data import DataLoader, Joined
+from funcnet.files import json_digest
 from funcnet.tasks.pretraining_data.dataset import PretrainingDataset
 from funcnet.tasks.pretraining_data.manifest import (
     EXAMPLES,
@@ -27,7 +28,7 @@ from funcnet.tasks.pretraining_data.manifest import (
 )
 from funcnet.tasks.pretraining_data.masking import Masking, default_predictions, word_pieces
 from funcnet.tasks.pretraining_data.packing import PackedDataset, number_of_rows
-from funcnet.tasks.pretraining_data.shard import digest_of, read_shard
+from funcnet.tasks.pretraining_data.shard import read_shard
 from funcnet.text import load_tokenizer, special_ids
 
 __all__ = ["PretrainingData", "check_data", "open_data", "open_datasets", "unigram_log_probabilities"]
@@ -241,7 +242,7 @@ def _fingerprint(manifest: Manifest, seq_len: int) -> dict[str, Any]:
     settings = manifest.settings
     return {
         "format": FORMAT,
-        "corpus": digest_of([source.sha256 for source in manifest.sources]),
+        "corpus": json_digest([source.sha256 for source in manifest.sources]),
         **{name: settings[name] for name in sorted(settings) if name not in ("vocab", "vocab_size")},
         "seq_len": seq_len,
         "max_predictions": settings["max_predictions"] or default_predictions(seq_len),

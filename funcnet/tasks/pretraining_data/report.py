@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 
 from funcnet import table
 from funcnet.data import Joined
+from funcnet.figures import new_figure
 from funcnet.files import replacing, write_json
 from funcnet.tasks.pretraining_data.manifest import EXAMPLES, DataFiles, Manifest
 from funcnet.tasks.pretraining_data.packing import number_of_rows
@@ -96,13 +97,9 @@ def report_text(report: Mapping[str, Any]) -> str:
 
 def draw_data_report(path: Path, report: Mapping[str, Any]) -> None:
     """Draw histograms of the lengths of sentences and documents, and the lengths of rows under both labels."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     lengths = list(report["pairs"])
     units = [name for name in ("sentence", "document") if f"{name}_lengths" in report["train"]]
-    figure = Figure(figsize=(5 * (len(units) + len(lengths)), 3.6), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(5 * (len(units) + len(lengths)), 3.6)
     axes = figure.subplots(1, len(units) + len(lengths), squeeze=False)[0]
     for axis, name in zip(axes, units, strict=False):
         counts = np.array(report["train"][f"{name}_lengths"])

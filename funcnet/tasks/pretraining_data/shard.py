@@ -5,7 +5,6 @@ from.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from funcnet.data import read_columns, write_columns
+from funcnet.files import json_digest
 
-__all__ = ["ShardColumns", "digest_of", "is_whole", "origin_of", "read_shard", "write_shard"]
+__all__ = ["ShardColumns", "is_whole", "origin_of", "read_shard", "write_shard"]
 
 ShardColumns = dict[str, NDArray[Any]]
 
@@ -60,13 +60,8 @@ def origin_of(path: Path) -> dict[str, str] | None:
         return None
 
 
-def digest_of(value: object) -> str:
-    """Return the SHA-256 digest of the JSON text of a value."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
 def _digest(columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> str:
-    sha = hashlib.sha256(digest_of(metadata).encode())
+    sha = hashlib.sha256(json_digest(metadata).encode())
     for name, values in columns.items():
         stored = np.ascontiguousarray(values)
         sha.update(f"{name} {stored.dtype} {stored.shape}".encode())

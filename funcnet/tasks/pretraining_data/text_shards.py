@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from funcnet.files import replacing
+from funcnet.files import file_digest, replacing
 from funcnet.tasks.pretraining_data.build_state import BuildState
 from funcnet.tasks.pretraining_data.held_out import split_documents
 from funcnet.tasks.pretraining_data.manifest import DataFiles
@@ -163,8 +163,7 @@ def _has_text(folder: Path, shard: int, origin: Mapping[str, str]) -> bool:
     files = DataFiles(folder)
     path = files.shard("documents", shard)
     try:
-        digest = hashlib.sha256(files.text(shard).read_bytes()).hexdigest()
-        return is_whole(path, origin) and read_shard(path)[1] == digest
+        return is_whole(path, origin) and read_shard(path)[1] == file_digest(files.text(shard))
     except (OSError, ValueError):
         return False
 

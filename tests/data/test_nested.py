@@ -9,7 +9,7 @@ import pytest
 import torch.utils.data
 
 from funcnet import data
-from funcnet.data.parts import at_epoch, read, read_parts
+from funcnet.data.nested import at_epoch, read, read_parts
 from tests.data.test_collate import same
 
 X, Y = np.arange(12, dtype=np.float32).reshape(6, 2), np.arange(6) * 10
