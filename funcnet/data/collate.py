@@ -146,9 +146,9 @@ def default_collate(batch: Sequence[Any]) -> Any:
         KeyError: if a mapping lacks a key of the first one.
         ValueError: if there is no item, or an integer is beyond int64.
 
-    Differs from torch: arrays and NumPy scalars of different dtypes are refused, whereas torch promotes them. Beside a
-        NumPy scalar, a number of Python counts as bool, int64 or float64. Masked values are refused, whereas torch
-        drops the mask. None is refused wherever it is in a batch, whereas torch returns it after a string.
+    Differs from torch: arrays and NumPy scalars of different dtypes are refused, whereas torch promotes them. Next to a
+        NumPy scalar, Python's numbers count as bool, int64 or float64. Masked values are refused, whereas torch drops
+        the mask. None is refused wherever it is in a batch, whereas torch returns it after a string.
 
     Example:
         >>> default_collate([(np.zeros(2), 1, "a"), (np.ones(2), 2, "b")])
@@ -330,7 +330,7 @@ def _collate_key(batch: Sequence[Mapping[Any, Any]], key: object, collate_fn_map
 
 
 def _list(batch: Sequence[Any], *, collate_fn_map: CollateFns | None = None) -> Sequence[Any]:
-    """Return strings. Beside them, torch returns None, but only if it is not the first item."""
+    """Return strings. None among them is an error, whereas torch returns it unless it is the first item."""
     entry = next((entry for entry, item in enumerate(batch) if item is None), None)
     if entry is not None:
         raise DtypeMismatch(

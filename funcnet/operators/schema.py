@@ -17,10 +17,10 @@ ESCAPES |= {'"': '\\"', "'": "\\'", "\\": "\\\\"}
 
 @dataclasses.dataclass(frozen=True)
 class Alias:
-    """Which memory an argument or a result shares, as in `Tensor(a!)` and `Tensor(a -> *)`.
+    """The memory that an argument or a result shares, as in `Tensor(a!)` and `Tensor(a -> *)`.
 
     Attributes:
-        before: names of the sets of memory before the call. "*" stands for any.
+        before: names of the sets of memory before the call. "*" means any set.
         after: the names after the call, or None if they are the same.
         is_write: whether the operator changes the memory.
     """

@@ -187,7 +187,7 @@ class Layout:
 
         Args:
             tree: pytree as for `shardings`, with arrays as leaves.
-            shardings: a pytree of the shardings of the leaves. None stands for `self.shardings(tree)`.
+            shardings: a pytree of the shardings of the leaves. The default is `self.shardings(tree)`.
 
         Returns:
             The tree as `jax.Array`s, which never share memory with `tree`. A step may therefore donate the memory of

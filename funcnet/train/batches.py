@@ -1,4 +1,4 @@
-"""The batches of a run, read from a `DataLoader` or from a function, and a look at the first one of them."""
+"""Read the batches of a run from a `DataLoader` or from a function, and inspect the first batch."""
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, Literal

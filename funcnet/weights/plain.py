@@ -1,4 +1,5 @@
-"""Plain data, and the objects in torch's files that are not, such as an `argparse.Namespace` beside the weights.
+"""The objects in torch's files that are not plain data, such as an `argparse.Namespace` that was saved with the
+weights.
 
 The reader of a pickle never makes such an object, and never imports the name that a file gives. A `Placeholder` takes
 its place, and `plain_data` leaves it out of the result.

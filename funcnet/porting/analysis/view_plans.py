@@ -174,8 +174,8 @@ class _Planner:
     # --------------------------------------------------------------------------------------------------- first form
 
     def _wanted(self) -> dict[cst.CSTNode, set[str]]:
-        """Return {change in place: names whose arrays lack the change in the port}. Block each change for which this is
-        not certain.
+        """Return a dict from each change in place to the names that would miss the change in the port. Block each
+        change for which this is not certain.
 
         Blocked changes are not in the result. Neither are names to which the port assigns the changed value anyway.
         """
@@ -387,7 +387,7 @@ class _Planner:
 
 
 def _head(node: cst.CSTNode) -> cst.CSTNode:
-    """Return a `for` statement without its block, because only its targets are wanted, or the node unchanged."""
+    """Return a `for` statement without its block, because only its targets are needed, or any other node unchanged."""
     return node.with_changes(body=cst.IndentedBlock([])) if isinstance(node, cst.For) else node
 
 

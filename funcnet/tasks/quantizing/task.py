@@ -137,7 +137,7 @@ class QuantizationTask(Task):
     def _compared(
         self, model: tuple[Any, Any], ranges: Mapping[str, QParams], nets: Mapping[int, QuantizedNet]
     ) -> LayerLosses:
-        """Compare the layers of both models on some rows of the first batch, each of which is a batch of its own."""
+        """Compare the layers of both models on some rows of the first batch. Each of these rows is a separate batch."""
         source = self.source
         arrays = as_inputs(source.arguments(next(iter(self.batches(self.settings.run.seed)(0)))), "quantize")
         fitting, arrays = pad_rows(source.examples, arrays)
