@@ -132,7 +132,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
             - array or NumPy scalar: a NumPy array (B, …) of the same dtype.
             - number or bool of Python: a NumPy array (B,). Floats become float64, and integers int64. If the batch has
               both, it becomes float64 if the first item is a float, and otherwise float32, as in torch.
-            - JAX array, also of random keys: a JAX array (B, …).
+            - JAX array, or array of random keys: a JAX array (B, …).
             - torch tensor: a NumPy array (B, …).
             - str, bytes: a sequence of B values.
             - mapping, namedtuple: a value of the same type, with a batch for each entry.

@@ -228,7 +228,7 @@ def _layers(net: nn.Module) -> list[type]:
 def _traced(
     maker: NetMaker, given: Given, floats: Given, example: jax.ShapeDtypeStruct, layers: list[type]
 ) -> TracedStep:
-    """Trace a net and its optimizer with those floats as tracers that they accept."""
+    """Trace a net and its optimizer. Floats are passed as tracers where the net and the optimizer accept tracers."""
     scalar = jax.ShapeDtypeStruct((), example.dtype)
 
     def trace(names: Iterable[str]) -> TracedStep:

@@ -23,7 +23,7 @@ __all__ = ["GridSearchCV", "RandomizedSearchCV"]
 
 
 class _Together:
-    """What both searches do in addition to scikit-learn's search."""
+    """The parts of both searches that scikit-learn's search does not have."""
 
     estimator: Any
     cv: Any

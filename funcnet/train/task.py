@@ -297,7 +297,7 @@ def layout_for(task: Task, layout: Layout) -> Layout:
         layout: the layout of the run, `Context.layout`.
 
     Raises:
-        ValueError: as `Layout.for_net`, or if the task has no net, and the mesh has other axes than `data`.
+        ValueError: as `Layout.for_net`, or if the task has no net, and the mesh has axes other than `data`.
     """
     if hasattr(task, "net"):
         return layout.for_net(task.net, task.sequences, start=task.shapes())

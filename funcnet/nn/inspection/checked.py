@@ -1,4 +1,4 @@
-"""Checks that name the first module that gets an id out of range or creates a NaN, also under `jit`.
+"""Checks that name the first module that gets an id out of range or creates a NaN. They work under `jit` too.
 
 Compiled code cannot raise an error. A lookup with an id out of range returns NaN, and so does a fully masked row of
 attention. Without checks, such a NaN is noticed only in the loss, many layers later. `nn.checked` registers hooks that

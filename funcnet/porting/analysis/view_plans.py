@@ -30,7 +30,8 @@ _ADVICE = "Assign the changed array to each name that is read later."
 
 @dataclasses.dataclass
 class ViewPlan:
-    """What the port writes for changes in place through views. Names and attributes of self are given as texts.
+    """A plan of what the port writes for changes in place through views. Names and attributes of self are given as
+    texts.
 
     Attributes:
         starts: name nodes that the port replaces with `tl.positions(name)`.

@@ -189,8 +189,8 @@ def pad_rows(
 ) -> tuple[int, tuple[np.ndarray, ...]]:
     """Return the key of the net that can run a batch, and the arrays of the batch in the shapes and dtypes of this net.
 
-    Training pads its rows to other lengths than those of the nets. Such rows are padded with zeros to the length of the
-    next net, as `IntegerModel` does, or cut to the length of the longest net.
+    Training pads its rows to lengths that differ from those of the nets. Such rows are padded with zeros to the length
+    of the next net, as `IntegerModel` does, or cut to the length of the longest net.
 
     Args:
         examples: `TrainedModel.examples`.
