@@ -1,7 +1,7 @@
 """Divide an iterable dataset among workers, and refuse a dataset that cannot be divided.
 
 Each worker iterates over a copy of the dataset. A dataset that yields only the worker's share calls `get_worker_info`
-of funcnet or of torch. A dataset that never asks yields the same items in each worker, and is refused.
+of funcnet or of torch. A dataset that never calls it yields the same items in each worker, and is refused.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class _EveryNth:
 
 
 class DivisionCheck:
-    """Checks that a dataset asks which worker reads it, if there are several workers.
+    """If there are several workers, checks that a dataset calls `get_worker_info` to find out which worker reads it.
 
     Use the object in a `with` statement around `iter(dataset)` and around the first `next`. Then call
     `after_first_item`.

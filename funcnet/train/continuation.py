@@ -9,7 +9,7 @@ __all__ = ["Continuation"]
 
 @dataclasses.dataclass(frozen=True)
 class Continuation:
-    """What a resumed run needs in addition to the train state. A checkpoint stores it as JSON.
+    """The values that a resumed run needs in addition to the train state. A checkpoint stores it as JSON.
 
     Attributes:
         next_batch: index of the batch of the next step. If the run has gone back after a spike of the loss, this number

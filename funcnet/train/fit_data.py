@@ -76,8 +76,8 @@ def is_function(data: object) -> TypeGuard[Callable[..., Iterable[Any]]]:
 
 
 def open_function(data: Callable[[int], Iterable[Any]]) -> OpenedBatches:
-    """Return the batches of a function `data(start_step)`. A position of what it returns is not saved, because the
-    function begins at a step.
+    """Return the batches of a function `data(start_step)`. The position in the iterable that it returns is not saved,
+    because the function can begin at any step.
     """
 
     def batches(start_step: int) -> Iterator[Any]:

@@ -34,7 +34,9 @@ class Placeholder:
         self.name, self.refusal = name, refusal
 
     def called(self, args: Any) -> "Placeholder":
-        """Return what a call with `args` would make. In old protocols, `copyreg` makes an object of `args[0]`."""
+        """Return the placeholder for the object that a call with `args` would make. In old protocols, `copyreg` is
+        called with the class of the object as `args[0]`.
+        """
         is_given = self.name.startswith(("copyreg.", "copy_reg.")) and type(args) is tuple and args
         return args[0] if is_given and isinstance(args[0], Placeholder) else self
 

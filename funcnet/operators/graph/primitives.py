@@ -118,7 +118,7 @@ def _maximum(equation: Equation) -> list[TapeValue]:
     return [equation.tape.run(operation, *equation.given, out=equation.arrays()[0])]
 
 
-FUNCTIONS: dict[str, Rule] = {"relu": _rectified}  # functions of JAX with derivatives of their own
+FUNCTIONS: dict[str, Rule] = {"relu": _rectified}  # JAX's functions that define their own derivatives
 _UNARY = (
     "exp log tanh sin cos tan asin acos atan sinh cosh asinh acosh atanh sqrt rsqrt log1p expm1 erf erfc neg abs sign "
     "floor ceil round exp2 lgamma digamma"

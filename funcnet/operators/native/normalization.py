@@ -100,7 +100,7 @@ def _operator(name: str, parameters: str, sizes: str, whole: str, centred: bool)
     forward = define(schema, f"{whole}, {sizes} -> {whole}, {moments}")
     forward.reference(_forward(axes, centred))
 
-    # The rows of a block have a dimension of their own, r; the groups of an image are such a block.
+    # The rows of a block have a separate dimension, r. The groups of an image are such a block.
     rows = whole if grouped else "... r d"
     kept = moments if grouped else ", ".join(["... r"] * count)
     sums = ", ".join(f"... {one}" for one in sizes.split(", "))
