@@ -1,5 +1,5 @@
-"""What a host must know to call a module: names, shapes, dtypes and addresses. The description is JSON in a custom
-section of the module.
+"""The description that a host needs to call a module: names, shapes, dtypes and addresses. The description is JSON in a
+custom section of the module.
 """
 
 import json
