@@ -194,8 +194,8 @@ def function(
     Args:
         form: the call, such as "loss(model, batch)".
         count: number of positional arguments. None does not check the arguments.
-        keywords: names of keyword arguments with which it is called too.
-        sometimes: name of a keyword argument with which it is called if it has such a parameter.
+        keywords: names of keyword arguments that are also passed.
+        sometimes: name of a keyword argument that is also passed if the function has such a parameter.
         advice: a sentence to add to the message of a value that cannot be called.
 
     >>> function("train.fit", "weight", lambda batch, x: 1, "weight(batch)", 1)

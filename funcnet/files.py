@@ -153,7 +153,7 @@ def require_new(path: str | Path, where: str) -> None:
         where: prefix for error messages, such as the name of the caller.
 
     Raises:
-        FileExistsError: if `path` is a file. Folders and devices are no files.
+        FileExistsError: if `path` is a file. Folders and devices do not count as files.
 
     Example:
         >>> require_new(__file__, "export: --out")

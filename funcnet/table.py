@@ -10,8 +10,8 @@ Cells = Sequence[Sequence[str]]
 
 
 def text(cells: Cells, left: int, total: bool = False) -> str:
-    """Return a table as lines of text with aligned columns. A rule (a line of dashes) separates the header and, if
-    `total` is True, also the last row. The first `left` columns are aligned to the left.
+    """Return a table as lines of text with aligned columns. A rule (a line of dashes) separates the header from the
+    rows and, if `total` is True, the last row from the others. The first `left` columns are aligned to the left.
 
     >>> print(text([["name", "size"], ["fc", "12"]], left=1))
     name  size

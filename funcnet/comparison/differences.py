@@ -1,11 +1,12 @@
 """Compute the differences between two runs as rows, and mark the differences that are caused by rounding.
 
 A difference is the largest absolute difference of two corresponding entries, divided by the largest absolute entry of
-torch's tensor. Some gradients are zero in theory but rounding noise in practice, such as the gradient of a bias before
-BatchNorm. Two rules enlarge the divisors of gradients that are zero in theory. First, all parameters of a module share
-one divisor, the largest absolute entry among torch's gradients of these parameters. Second, the divisor of a gradient
-is at least a thousandth of the largest gradient of the outputs of the module and of the modules that contain it. If
-torch computes no gradient, for example after `detach` or for a frozen parameter, the gradient is taken to be zero.
+torch's tensor. In theory, some gradients are zero, such as the gradient of a bias before BatchNorm. In practice, they
+are rounding noise, and a small divisor would turn the noise into a large difference. Two rules prevent this. First, all
+parameters of a module share one divisor, the largest absolute entry among torch's gradients of these parameters.
+Second, the divisor of a gradient is at least a thousandth of the largest gradient of the outputs of the module and of
+the modules that contain it. If torch computes no gradient, for example after `detach` or for a frozen parameter, the
+gradient is taken to be zero.
 
 For inner modules, only values are compared, not the structure of the output. If one output has additional arrays at the
 end or leading dimensions of 1, only a note mentions this, because any effect on the results is visible in later

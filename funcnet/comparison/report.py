@@ -59,7 +59,7 @@ class Comparison:
 
     @property
     def ok(self) -> bool:
-        """Whether the weights agreed before the run, and every difference over tolerance is only rounding."""
+        """True if the weights agreed before the run, and every difference over tolerance is only rounding."""
         return not self.weights and self.first is None
 
     def to_dataframe(self) -> Any:

@@ -236,7 +236,9 @@ def refuse_override(loader: object, base: type, method: str) -> None:
 
 
 def require_steps(is_iterable: bool, described: str) -> None:
-    """Raise a TypeError if a dataset, which `described` names, is iterable, so that its batches have no numbers."""
+    """Raise a TypeError if a dataset is iterable, because its batches have no numbers. `described` is the name of the
+    dataset.
+    """
     if is_iterable:
         raise TypeError(
             f"DataLoader: an iterable dataset has no steps; expected a map-style dataset, got {described}. Write `for "

@@ -62,7 +62,7 @@ def column_values(column: pa.Array) -> NDArray[Any]:
 
 
 def as_tensors(flat: NDArray[Any], kind: pa.DataType) -> NDArray[Any]:
-    """Return flat rows (..., K) of a column as tensors, if its type is that of tensors, and else unchanged.
+    """Return flat rows (..., K) of a column as tensors if the column has a tensor type, and unchanged otherwise.
 
     Example:
         >>> as_tensors(np.arange(4), pa.fixed_shape_tensor(pa.int64(), (2, 2))).tolist()

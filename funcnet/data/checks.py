@@ -181,7 +181,8 @@ def refuse_generator(where: str, generator: object) -> None:
 
 
 def require_unmasked(where: str, name: str, array: Any) -> None:
-    """Raise a TypeError if a NumPy array has masked values, which other arrays would have as numbers.
+    """Raise a TypeError if a NumPy array has masked values, because a conversion to another array would turn them into
+    numbers.
 
     Example:
         >>> require_unmasked("f", "array 0", np.ma.array([1, 2]))

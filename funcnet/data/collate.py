@@ -133,7 +133,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
             - array or NumPy scalar: a NumPy array (B, …) of the same dtype.
             - number or bool of Python: a NumPy array (B,). Floats become float64, and integers int64. If the batch has
               both, it becomes float64 if the first item is a float, and otherwise float32, as in torch.
-            - JAX array, also of random keys: a JAX array (B, …).
+            - JAX array, or array of random keys: a JAX array (B, …).
             - torch tensor: a NumPy array (B, …).
             - str, bytes: a sequence of B values.
             - mapping, namedtuple: a value of the same type, with a batch for each entry.
@@ -147,9 +147,9 @@ def default_collate(batch: Sequence[Any]) -> Any:
         KeyError: if a mapping lacks a key of the first one.
         ValueError: if there is no item, or an integer is beyond int64.
 
-    Differs from torch: arrays and NumPy scalars of different dtypes are refused, whereas torch promotes them. Beside a
-        NumPy scalar, a number of Python counts as bool, int64 or float64. Masked values are refused, whereas torch
-        drops the mask. None is refused wherever it is in a batch, whereas torch returns it after a string.
+    Differs from torch: arrays and NumPy scalars of different dtypes are refused, whereas torch promotes them. Next to a
+        NumPy scalar, Python's numbers count as bool, int64 or float64. Masked values are refused, whereas torch drops
+        the mask. None is refused wherever it is in a batch, whereas torch returns it after a string.
 
     Example:
         >>> default_collate([(np.zeros(2), 1, "a"), (np.ones(2), 2, "b")])
@@ -333,7 +333,7 @@ def _collate_key(batch: Sequence[Mapping[Any, Any]], key: object, collate_fn_map
 
 
 def _list(batch: Sequence[Any], *, collate_fn_map: CollateFns | None = None) -> Sequence[Any]:
-    """Return strings. Beside them, torch returns None, but only if it is not the first item."""
+    """Return strings. None among them is an error, whereas torch returns it unless it is the first item."""
     entry = next((entry for entry, item in enumerate(batch) if item is None), None)
     if entry is not None:
         raise _other_type(batch, entry)

@@ -368,7 +368,7 @@ class DataLoader:
 
     @property
     def _outlives(self) -> bool:
-        """Whether the datasets that the workers read outlive a pass. New workers have new copies."""
+        """Whether the workers keep their datasets after a pass. New workers have new copies."""
         return not self.num_workers or self.persistent_workers
 
     def _begin(self, fetcher: Fetcher, epoch: int, states: Sequence[Any]) -> Workers:

@@ -41,8 +41,8 @@ T_co = TypeVar("T_co", covariant=True)
 class Dataset(Generic[T_co]):
     """Base class of map-style datasets. A subclass defines `__getitem__` and `__len__`.
 
-    The base class is optional: any object with these methods is a dataset. A subclass that overrides only
-    `__getitem__` does not inherit `__getitems__`, which would bypass the override: it is then None.
+    The base class is optional: any object with these methods is a dataset. If a subclass overrides only `__getitem__`,
+    its `__getitems__` is None, because the inherited method would bypass the override.
 
     Example:
         >>> class Squares(Dataset):

@@ -74,8 +74,8 @@ class Pass:
 def passes(loader: Any, position: Mapping[str, Any], epochs: int | None = None) -> Iterator[Pass]:
     """Yield an iterator over the rest of the current epoch of a loader, then one over each later epoch.
 
-    A sampler of the user's own is told the number of the epoch by its method `set_epoch`, if it has one, as in the
-    training loops of other libraries. The order is then the same if the run is resumed in a later epoch.
+    If a custom sampler has a method `set_epoch`, it is called with the number of the epoch, as in the training loops of
+    other libraries. The order is then the same if the run is resumed in a later epoch.
 
     Args:
         loader: the loader.

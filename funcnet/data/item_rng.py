@@ -4,7 +4,7 @@ The draws of an item depend only on the seed of the loader, the epoch, and the p
 not depend on workers, batch size or processes, or on where a run was resumed. The place is counted in the order of the
 sampler. An index that a sampler yields twice has two places, and gets different draws.
 
-The thread that reads has an attribute with the rows that it reads, from which `item_rng` makes the generators.
+An attribute of the reading thread contains the rows that it reads. `item_rng` makes the generators from this attribute.
 """
 
 from __future__ import annotations
@@ -124,7 +124,9 @@ class Reading:
         return self._count - operator.length_hint(self._left) - 1
 
     def count(self, left: Iterator[Any] | None, count: int = 0) -> None:
-        """Count the items of `left`, which has `count` items, as rows while they are read. None ends this."""
+        """While the items of the iterator `left` are read, count them as rows. `count` is the number of items. None
+        stops the counting.
+        """
         self._left, self._count = left, count
 
     def __enter__(self) -> Reading:

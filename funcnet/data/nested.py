@@ -1,4 +1,4 @@
-"""The one way to read the items of a dataset, for loaders and for datasets that are nested in other datasets."""
+"""Functions that read the items of a dataset, for loaders and for datasets that are made of other datasets."""
 
 from __future__ import annotations
 

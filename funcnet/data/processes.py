@@ -158,8 +158,8 @@ def _release(messages: queue.SimpleQueue[Any], worker: int, slot: int) -> Callab
 
 
 class _Parcel:
-    """Objects that are sent to a worker, which unpickles them only when it calls `open`, so that it can report an
-    error.
+    """Objects that are sent to a worker. The worker unpickles them only when it calls `open`, so it can catch and
+    report an error.
     """
 
     def __init__(self, content: object):

@@ -101,8 +101,9 @@ class Cursor:
     saved.
 
     If the source has `state_dict` and `load_state_dict`, the saved position is the state of the source. Otherwise, it
-    is the number of items read so far, and a resumed cursor reads and drops that many items. When the source has ended,
-    the position says so, because a source may set back its own state at its end, as the start of its next epoch.
+    is the number of items read so far, and a resumed cursor reads and drops that many items. The position also records
+    whether the source has ended, because a source may reset its own state when it ends, so that its next epoch can
+    start.
 
     In a worker of a loader, the cursor reads the worker's share of the source.
 
@@ -110,7 +111,7 @@ class Cursor:
         source: any iterable that can be iterated over repeatedly.
 
     Attributes:
-        has_state: whether the source has a state of its own.
+        has_state: whether the source has its own state.
         ended: whether the source has ended.
         taken: number of items read or dropped since the epoch began, or since the position at which it began.
 
@@ -180,7 +181,7 @@ class Cursor:
         """Load the state of the source, if it has one.
 
         Raises:
-            ValueError: if the state is a number of items but the source has a state, or the other way round.
+            ValueError: if the state is a number of items but the source has its own state, or vice versa.
         """
         if not self.has_state and not _is_count(state):
             raise ValueError(_unfit(self.source, "the key 'skip', because it has no load_state_dict", state))
@@ -195,9 +196,10 @@ class Cursor:
     def _load_end(self, end: Any) -> None:
         """Load the state that the source had at its end, so that its next iterator begins its next epoch.
 
-        Some sources set back their state at their end, and begin the next epoch with this state. The state of others
-        says that they have ended, so the iterator after it has no item, and the one after that begins the epoch. In
-        others again, each later iterator begins at a loaded state. Their state at the end is not loaded.
+        There are three kinds of sources. Some reset their state when they end, and begin the next epoch with it. Others
+        keep a state that says that they have ended. Their next iterator has no item, and the one after it begins the
+        epoch. In the third kind, every later iterator begins at a loaded state, so their state at the end is not
+        loaded.
         """
         probe = own_copy(self._share)
         probe.load_state_dict(end)
@@ -234,7 +236,7 @@ class Cursor:
         return items
 
     def state(self) -> Any:
-        """Return the position in the source, as a copy that does not change when more items are read."""
+        """Return a copy of the position in the source, which does not change when more items are read."""
         own = copy.deepcopy(self._share.state_dict()) if self.has_state and self._share is not None else None
         if self.ended:
             return {"cursor": "ended"} if own is None else {"cursor": "ended", "state": own}

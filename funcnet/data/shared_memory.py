@@ -1,4 +1,4 @@
-"""Shared memory without a name, through which worker processes hand over batches.
+"""Shared memory without a name. Worker processes pass batches through it.
 
 A slot is a piece of shared memory. A worker writes the arrays of a batch into a slot and sends the slot's number. The
 receiver makes arrays that use the memory of the slot. When the last of these arrays is garbage-collected, the slot is

@@ -1,7 +1,7 @@
 """Divide an iterable dataset among workers, and refuse a dataset that cannot be divided.
 
 Each worker iterates over a copy of the dataset. A dataset that yields only the worker's share calls `get_worker_info`
-of funcnet or of torch. A dataset that never asks yields the same items in each worker, and is refused.
+of funcnet or of torch. A dataset that never calls it yields the same items in each worker, and is refused.
 """
 
 from __future__ import annotations
@@ -67,8 +67,9 @@ def share_of(dataset: Any) -> Any:
 def has_own_state(dataset: object) -> bool:
     """Return whether the state of an iterable dataset determines which items follow.
 
-    Hugging Face's `shuffle` loses the items of its buffer when its state is loaded, and the state of a worker cannot be
-    loaded into concatenated datasets, so their position is a number of items.
+    The result is False for two of Hugging Face's datasets, whose position is therefore a number of items: `shuffle`
+    loses the items of its buffer when its state is loaded, and the state of a worker cannot be loaded into concatenated
+    datasets.
 
     Example:
         >>> has_own_state(range(3))
@@ -82,8 +83,8 @@ def has_own_state(dataset: object) -> bool:
 def follows_epochs(dataset: object) -> bool:
     """Return whether to call `set_epoch` of an iterable dataset before an epoch.
 
-    Hugging Face's iterable datasets draw an order of their shards for all epochs but 0, even if they are not shuffled,
-    and those with `take` or `skip` raise an error then.
+    After `set_epoch` with a number other than 0, Hugging Face's iterable datasets shuffle their shards even if the
+    dataset is not shuffled, and those with `take` or `skip` raise an error.
 
     Example:
         >>> follows_epochs(range(3))
@@ -106,8 +107,8 @@ def _parts(dataset: object) -> Iterator[str]:
 
 
 def own_copy(dataset: Any) -> Any:
-    """Return a shallow copy of a dataset for a worker thread, with copies of the iterable datasets that it reads, and
-    epochs of their own (see `unshare_epochs`).
+    """Return a shallow copy of a dataset for a worker thread. The iterable datasets that it reads are copied too, and
+    get their own epochs (see `unshare_epochs`).
 
     Example:
         >>> from funcnet.data import ChainDataset, IterableDataset
@@ -133,7 +134,7 @@ def _own(value: Any) -> Any:
 
 
 def unshare_epochs(dataset: object) -> None:
-    """Give the iterable datasets of Hugging Face that `dataset` reads an epoch of their own.
+    """Give each of Hugging Face's iterable datasets that `dataset` reads its own epoch.
 
     With torch, their epoch is a tensor in memory that all workers share. Workers that set it at the same time would
     begin different epochs.
@@ -172,7 +173,7 @@ class _EveryNth:
 
 
 class DivisionCheck:
-    """Checks that a dataset asks which worker reads it, if there are several workers.
+    """If there are several workers, checks that a dataset calls `get_worker_info` to find out which worker reads it.
 
     Use the object in a `with` statement around `iter(dataset)` and around the first `next`. Then call
     `after_first_item`.

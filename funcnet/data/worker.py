@@ -35,8 +35,8 @@ class WorkerInfo:
         num_workers: number of workers.
         seed: seed of this worker, which differs between workers and between passes.
         dataset: the copy of the dataset that this worker reads.
-        questions: how often `get_worker_info` has returned this object. An iterable dataset that never asks cannot be
-            divided among workers.
+        questions: how often `get_worker_info` has returned this object. An iterable dataset that never calls it cannot
+            be divided among workers.
         is_configured: whether the loader has a `worker_init_fn`, which may have divided the dataset.
     """
 
@@ -100,8 +100,8 @@ def get_worker_info() -> WorkerInfo | None:
 
 
 def worker_here() -> WorkerInfo | None:
-    """Return what `get_worker_info` returns. Only the library calls this function, so it does not count as a question
-    of the dataset.
+    """Return what `get_worker_info` returns. Only the library calls this function, so it does not count as a call by
+    the dataset.
     """
     for here in (threading.current_thread(), multiprocessing.current_process()):  # worker thread or process
         info = getattr(here, "worker_info", None)

@@ -1,7 +1,8 @@
-"""What a form of export does not support, with the reason: one table for error messages and for docs/export.md.
+"""Rows of the tables of what a form of export does not support, with the reasons. The tables are used for error
+messages and docs/export.md.
 
-`onnx/unsupported.py` and `wasm/unsupported.py` have the tables of their forms. A primitive of JAX without a row may be
-unsupported too, because nobody has written a rule for it.
+`onnx/unsupported.py` and `wasm/unsupported.py` have the tables of their forms. If a primitive of JAX has no row, it may
+still be unsupported, because nobody has written a rule for it.
 """
 
 from collections.abc import Iterable
@@ -12,7 +13,7 @@ __all__ = ["EVERY_FORM", "NO_RULE", "Unsupported", "reason_for"]
 
 @dataclass(frozen=True)
 class Unsupported:
-    """Primitives of JAX that a form of export does not support, or a use of them, for one reason.
+    """Primitives of JAX, or a use of them, that a form of export does not support for one reason.
 
     Args:
         primitives: names of the primitives.

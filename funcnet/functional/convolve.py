@@ -1,7 +1,7 @@
 """Convolution with XLA's convolution operation or, on CPU, with an equivalent operation that is faster on CPU.
 
 With the extra `native`, convolutions in float32 are computed on CPU by the kernels of `funcnet.operators.native`: see
-`convolve_kernel.py`. The rest of this description is about all others.
+`convolve_kernel.py`. The rest of this docstring is about all other convolutions.
 
 XLA's CPU backend passes plain convolutions in one and two dimensions to Eigen. The CPU backend computes all other
 convolutions, including some gradients, in naive loops that are ten to five hundred times slower. On CPU, this file

@@ -304,8 +304,8 @@ def _merged(
     attn_mask: jax.Array | None, key_padding_mask: jax.Array | None, query: jax.Array, keys: tuple[int, int], how: How
 ) -> jax.Array | None:
     """Return the sum of `attn_mask` and `key_padding_mask` as an array (B or 1, H or 1, L or 1, S), which is added to
-    the attention scores. The pair `keys` is the number of given keys of this device, and the number of appended keys,
-    for which the sum is 0. With `axis_name`, S counts the keys of all devices.
+    the attention scores. `keys` is a pair: the number of given keys of this device, and the number of appended keys.
+    For appended keys, the sum is 0. With `axis_name`, S counts the keys of all devices.
     """
     (batch, heads, length, _), (present, more) = query.shape, keys
     every = present * how.devices(_WHERE)  # keys of all devices, without the appended keys

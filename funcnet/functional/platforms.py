@@ -30,8 +30,8 @@ Product = Callable[..., jax.Array]
 
 
 class JaxprEquation(Protocol):
-    """An equation of a jaxpr. JAX's own `JaxprEqn` is one, but by its annotations the `aval` of a variable is only an
-    abstract value, without a shape and a dtype.
+    """An equation of a jaxpr. It describes JAX's own `JaxprEqn`, whose annotations do not say that the `aval` of a
+    variable has a shape and a dtype.
 
     Attributes:
         primitive: the operation.

@@ -107,8 +107,8 @@ def push(
 def run(
     mode: str, reverse: bool, gates: jax.Array, state: State, weights: Weights, mask: jax.Array | None, keep: bool
 ) -> tuple[jax.Array, State, Any]:
-    """Return (h, last state, kept): what `recur` returns, and for `keep`, h before each step, and the arrays of each
-    step from which the cell computes tangents.
+    """Return (h, last state, kept). The first two are the results of `recur`. If `keep`, `kept` contains h before each
+    step, and the arrays of each step from which the cell computes tangents.
     """
     transposed = weights[0].T  # type: ignore[union-attr]  # once, not at every step
 

@@ -202,8 +202,8 @@ def _taking(names: Sequence[str], function: Callable[..., Any]) -> Callable[...,
 
 
 def _second(mode: str, grads: Arrays, reverse: bool, **arrays: jax.Array) -> dict[str, jax.Array]:
-    """The derivative of "backward", as that of a function that computes what is kept itself. Its own gradients are
-    therefore zero.
+    """The derivative of "backward", as if this operator computed the kept arrays itself. The gradients of the kept
+    arrays are therefore zero.
     """
     zeros = {one: jnp.zeros_like(arrays.pop(one)) for one in ("slopes", "first", "second")}
 

@@ -1,8 +1,8 @@
 """Resizing of images as in torch. Letters: `B batch, C channels, S spatial sizes; n old and m new size of a dimension`.
 
-The dimensions are resized one after the other. Which input pixels an output pixel reads, and with which weights,
-depends only on the sizes of the image. NumPy therefore computes the indices and weights during tracing. JAX only slices
-or gathers the pixels and adds them with their weights, so that a NaN affects only the output pixels that read it.
+The dimensions are resized one after the other. The input pixels that an output pixel reads, and their weights, depend
+only on the sizes of the image. NumPy therefore computes the indices and weights during tracing. JAX only slices or
+gathers the pixels and adds them with their weights, so that a NaN affects only the output pixels that read it.
 """
 
 import math

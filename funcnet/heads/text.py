@@ -360,7 +360,8 @@ def named_probabilities(labels: Sequence[str], chances: NDArray[np.float64]) -> 
 def split_in_parts(ids: Sequence[int], special: Mapping[str, int], seq_len: int) -> list[PlainRow]:
     """Split a long text into as few rows as possible. The lengths of the rows differ by at most one token.
 
-    When the logits are averaged, all rows have the same weight. Therefore no row may be much shorter than the others.
+    When the logits are averaged, all rows have the same weight. Therefore no row may be much shorter than the other
+    rows.
 
     Args:
         ids: token ids of the text, without special tokens.

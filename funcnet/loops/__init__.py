@@ -12,11 +12,11 @@ The package knows arrays, loops and C. It traces and compiles nothing: the calle
 - An **index** is a sum of loop variables with factors, in C an integer. Views of arrays change indices, and copy
   nothing (`index.py`).
 - A **nest** is a nest of loops with the statements inside (`nest.py`). A **kernel** is a function in C, of one nest
-  (`nest_kernels.py`) or of a form of its own (`matmul.py`, `conv.py`, `sorting.py`, `pieces.py`).
+  (`nest_kernels.py`) or in a special form (`matmul.py`, `conv.py`, `sorting.py`, `pieces.py`).
 - A **program** is the list of steps of a function: calls of kernels, and the loops and branches of `control.py` around
   them (`program.py`). `lowering.py` makes the program of a block.
-- **Weights** are the constants of all programs of a module, which lie in memory as the kernels read them (`store.py`).
-  `memory.py` plans where all other arrays lie.
+- **Weights** are the constants of all programs of a module, which are in memory as the kernels read them (`store.py`).
+  `memory.py` plans the places of all other arrays.
 
 The C consists of `MATH` (`c_math.py`), `MATMUL`, `IM2COL`, the kernels, and the bodies of the programs, in this order.
 It calls no library. Before it, the caller includes `wasm_simd128.h`, whose names for vectors of 128 bits the kernels

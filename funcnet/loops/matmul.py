@@ -5,7 +5,8 @@ Letters: `M rows, N columns, K products in each sum`. The right operand is store
 operands stay in the cache and rounding errors stay small.
 
 Integers that fit in 16 bits are multiplied in pairs: `i32x4.dot_i16x8_s` adds two products. The left operand of a
-product of integers is copied to int16, and its right operand lies in panels (⌈N / 8⌉, ⌈K / 2⌉, 8, 2) of int8 or int16.
+product of integers is copied to int16, and its right operand is stored in panels (⌈N / 8⌉, ⌈K / 2⌉, 8, 2) of int8 or
+int16.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""Plan where arrays lie in memory. Arrays that are needed at the same time never overlap.
+"""Plan the places of arrays in memory. Arrays that are needed at the same time never overlap.
 
 Arrays are placed from the largest to the smallest. Each array is placed in the lowest gap that is free while the array
 is needed.

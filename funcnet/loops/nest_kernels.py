@@ -70,7 +70,7 @@ def summed(
 ) -> Kernel:
     """Return the kernel that combines `read(nest, index, inner)` over all inner indices, for each element of `out`.
 
-    If the elements that are combined lie side by side in memory, the innermost loop runs over them. Otherwise, the
+    If the elements that are combined are adjacent in memory, the innermost loop runs over them. Otherwise, the
     innermost loop runs over elements of a row of the result, so that it also reads neighbouring elements.
 
     Args:

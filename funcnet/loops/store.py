@@ -1,9 +1,9 @@
-"""Lay out the constants of a module in memory. Equal arrays are stored only once. The arrays lie in the order in which
+"""Lay out the constants of a module in memory. Equal arrays are stored only once. The arrays are in the order in which
 the code first reads them.
 
 A constant that is the right operand of a matrix product is stored in panels of eight columns, as the product reads it.
 Other readers of the constant find their elements in the panels. An embedding table that is also the matrix of the
-decoder is therefore stored once. In panels of integers, the entries of two rows lie side by side in each column.
+decoder is therefore stored once. In panels of integers, the entries of two rows are adjacent in each column.
 """
 
 import hashlib
@@ -80,7 +80,7 @@ class Weights:
         return self.keys[id(value)][1]
 
     def data(self) -> bytes:
-        """Return the bytes of all constants, as they lie in memory."""
+        """Return the bytes of all constants, in the order in which they are in memory."""
         out = bytearray(self.size)
         for key, array in self.arrays.items():
             out[self.offsets[key] : self.offsets[key] + array.nbytes] = array.tobytes()

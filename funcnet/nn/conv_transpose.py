@@ -51,8 +51,8 @@ class ConvTranspose(Convolution):
         return convolve(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
 
     def _extra(self, input: jax.Array, output_size: Sequence[int]) -> tuple[int, ...]:
-        """Return the output_padding with which the output has the size `output_size`, given as spatial sizes or as a
-        complete shape.
+        """Return the output_padding for which the output has the size `output_size`. This size is given as spatial
+        sizes or as a complete shape.
         """
         where, rank, wanted = type(self).__name__, self.rank, tuple(output_size)
         if len(wanted) == input.ndim:

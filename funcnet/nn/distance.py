@@ -12,7 +12,7 @@ class CosineSimilarity(Module):
     """The cosine of the angle between vectors: ``x1 · x2 / (max(‖x1‖, eps) · max(‖x2‖, eps))``.
 
     Args:
-        dim: dimension along which the vectors lie.
+        dim: dimension that contains the entries of a vector.
         eps: lower bound on each norm, to avoid division by zero.
 
     Call: two inputs whose shapes broadcast -> cosines, in the broadcast shape without the dimension `dim`.

@@ -23,7 +23,7 @@ __all__ = ["Repeat"]
 
 
 class Repeat(Numbered):
-    """A sequence of n layers of the same kind, each with parameters and initial values of its own.
+    """A sequence of n layers of the same kind, each with its own parameters and initial values.
 
     ``forward(x, *args, **kwargs)`` passes x to the first layer, and the output of each layer to the next layer. All
     layers receive the same `args` and `kwargs`.

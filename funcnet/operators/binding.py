@@ -20,8 +20,8 @@ Count = int | None  # of the arrays of a Tensor[] argument; None for a Tensor
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Settings:
-    """The arguments of a call that are not arrays. Equal settings have the same compiled programs, so 1, 1.0 and True
-    are not equal, nor are 0.0 and -0.0.
+    """The arguments of a call that are not arrays. Equal settings share their compiled programs. Therefore 1, 1.0 and
+    True are not equal, and neither are 0.0 and -0.0.
 
     Attributes:
         values: ((name, value), …) for the arguments that are not arrays. An optional `Tensor` that is left out is None.
@@ -43,7 +43,7 @@ class Settings:
         return hash(self.key)
 
     def arguments(self, arrays: Sequence[Any]) -> dict[str, Any]:
-        """Return {name: value} of all arguments, where `arrays` are the arrays of all arguments in a row."""
+        """Return {name: value} of all arguments. `arrays` is a flat sequence of the arrays of all arguments."""
         found, place = dict(self.values), 0
         for name, count in self.arrays:
             found[name] = arrays[place] if count is None else list(arrays[place : place + count])
@@ -113,7 +113,7 @@ def _array(where: str, argument: OperatorArgument, value: object) -> jax.Array:
 
 
 def _checked(where: str, argument: OperatorArgument, kind: Type, value: Any) -> Any:
-    """Return a value that can be hashed, of the type that the signature has."""
+    """Return a value of the type in the signature, in a form that can be hashed."""
     if kind.name == "?":
         return None if value is None else _checked(where, argument, kind.inner[0], value)
     if kind.name == "[]":

@@ -25,10 +25,11 @@ def check(
 ) -> dict[str, str]:
     """Check an operator, like `torch.library.opcheck`.
 
-    The checks are: `types` (the shapes by `dims`, the dtypes of all implementations), `implementations` (values on this
-    platform beside the reference), `derivatives` (beside finite differences of the reference, in float64, forward and
-    reverse, alone and under `vmap`; not those of complex arguments), `vmap`, `jit`, `sharding` (the same values on all
-    devices, without communication) and `purity` (two traces give the same values).
+    The checks are: `types` (the shapes by `dims`, the dtypes of all implementations), `implementations` (the values on
+    this platform, compared with the reference), `derivatives` (compared with finite differences of the reference in
+    float64, in forward and reverse mode, with and without `vmap`; derivatives of complex arguments are not checked),
+    `vmap`, `jit`, `sharding` (the same values on all devices, without communication) and `purity` (two traces give the
+    same values).
 
     Args:
         operator: the operator.
@@ -169,7 +170,7 @@ def _derivatives(sample: _Sample) -> Iterator[str]:
 
 
 def _mapped_derivatives(sample: _Sample, arrays: Sequence[Any]) -> Iterator[str]:
-    """Compare the gradients of calls that are mapped together with those of one call after the other."""
+    """Compare the gradients of several calls under `vmap` with the gradients of separate calls."""
     known = [n for n in sample.reals if sample.maps[n]]
     if not known or not all(sample.settings.names()[n] in sample.operator.derivatives for n in known):
         return

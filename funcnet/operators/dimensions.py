@@ -1,9 +1,9 @@
 """The dimensions of an operator's arrays, as `"... d, d -> ... d"`.
 
-The entries stand for the `Tensor` arguments and the results of the signature, in order. A letter or a word names a
+There is one entry for each `Tensor` argument and each result of the signature, in order. A letter or a word names a
 dimension, and a number is its size. In a result, `?` is a dimension whose size only the reference determines. The
-dimensions `...` are mapped through: each index of them is computed from the same index of the arguments alone. `vmap`
-adds such a dimension, and devices can share them without communication.
+dimensions `...` are batch dimensions: an entry of a result depends only on the entries of the arguments at the same
+index. `vmap` adds such a dimension, and devices can divide them without communication.
 """
 
 import re

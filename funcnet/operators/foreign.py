@@ -20,12 +20,12 @@ __all__ = ["ForeignKernel", "run_foreign"]
 class ForeignKernel:
     """A target of `jax.ffi.register_ffi_target`, as an implementation of an operator.
 
-    The arrays of a call are its operands, row-major, and the other arguments its attributes: floats are float64,
-    integers int64, and lists arrays. An argument that is None is left out.
+    The arrays of a call are the operands of the target, in row-major order. The other arguments are its attributes:
+    floats are float64, integers are int64, and lists are arrays. An argument that is None is left out.
 
     If the operator has dimensions `...`, each device computes its own part of them. A target must therefore accept any
-    number of these dimensions, and read the sizes of the others from the end of a shape. An array without others has
-    one of size 1.
+    number of these dimensions, and read the sizes of the others from the end of a shape. An array that has only
+    dimensions `...` gets another one of size 1 at its end.
 
     Attributes:
         target: the name of the target.
@@ -57,7 +57,7 @@ def run_foreign(
         mapped: the number of dimensions `...`, or None if `dims` has none.
         maps: for each array, whether it has these dimensions.
         types: the types of the results.
-        devices: the number of devices that share the arrays.
+        devices: the number of devices among which the arrays are divided.
         *arrays: the arrays.
     """
     # XLA divides the first `num_batch_dims` dimensions of all operands that have more than these. With some further
@@ -118,7 +118,7 @@ def _attribute(name: str, kind: Type, value: object) -> Any:
 
 
 def _sharding_rule(inputs: Sequence[Any], outputs: Sequence[Any], mapped: int, maps: Sequence[bool]) -> str:
-    """Return the rule by which Shardy divides a call: the dimensions `...` are shared, all others are whole."""
+    """Return the rule by which Shardy divides a call: the dimensions `...` are divided, and all others are not."""
     letters = itertools.chain("ijklmnopqrstuvwxyz", (f"z_{number}" for number in itertools.count(1)))
     shared: list[str] = []
     sizes: dict[str, int] = {}

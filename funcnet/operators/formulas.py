@@ -1,9 +1,9 @@
 """Derivatives of operators, as formulas such as `where(self > 0, grad, slope * grad)` or as functions.
 
-A formula is an expression in Python's syntax. Its names are the arguments of the operator, `grad`, `result`, and the
-functions of `jax.numpy`. `grad` is the gradient of the result and `result` the result. If there are several results,
-they are tuples, `grads` and `results`, and `result0`, `result1`, … are single results. Between the forward and the
-backward pass, only results are kept that a derivative names.
+A formula is an expression in Python's syntax. It can use the arguments of the operator, `grad` (the gradient of the
+result), `result`, and the functions of `jax.numpy`. If there are several results, it uses the tuples `grads` and
+`results` instead, or single results as `result0`, `result1`, …. Only results that a derivative uses are kept for the
+backward pass.
 """
 
 import ast
@@ -35,7 +35,7 @@ class Derivative:
     function: Callable[..., Any]
 
     def __call__(self, values: Mapping[str, Any]) -> Any:
-        """Return the gradient for {name: value}, which may have further names."""
+        """Return the gradient for {name: value}. Names that the derivative does not use are ignored."""
         return self.function(**{name: values[name] for name in self.names})
 
     def keeps(self, results: int) -> set[int]:

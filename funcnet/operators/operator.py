@@ -1,4 +1,4 @@
-"""Operators: declared once by their signature, with a reference, derivatives and implementations for platforms."""
+"""Operators, declared once by a signature, with a reference, derivatives and implementations for platforms."""
 
 import difflib
 import functools
@@ -32,7 +32,7 @@ class Implementation:
     Attributes:
         function: a function with the operator's arguments that returns an array, or a tuple of several results; or a
             `ForeignKernel`.
-        dtypes: names of the dtypes of the first array for which it is used, or None for all.
+        dtypes: names of dtypes. The implementation is used if the first array has one of them. None means all.
     """
 
     function: Function | ForeignKernel
@@ -63,7 +63,7 @@ class Operator:
 
     @property
     def is_mapped(self) -> bool:
-        """Whether the arrays have dimensions `...`, which are mapped through."""
+        """Whether the arrays have the batch dimensions `...`."""
         return self.dims is not None and self.dims.is_mapped
 
     def __repr__(self) -> str:
@@ -97,9 +97,10 @@ class Operator:
         return function
 
     def composite(self, function: Function) -> Function:
-        """Make this a composite operator, which falls apart into the operations of `function`, and return the function.
+        """Make this a composite operator, which consists of the operations that `function` calls, and return the
+        function.
 
-        Its derivatives, and its shards and batches, are those of its parts.
+        JAX differentiates, shards and batches these operations.
 
         Raises:
             ValueError: if the operator has dimensions, implementations or derivatives, which would have no effect.
@@ -115,7 +116,7 @@ class Operator:
 
     @property
     def is_composite(self) -> bool:
-        """Whether the operator falls apart into operations."""
+        """Whether the operator consists of other operations."""
         return self._parts is not None
 
     def _refuse_composite(self, what: str) -> None:
@@ -138,7 +139,7 @@ class Operator:
         Args:
             platform: "cpu", "cuda", "rocm" or "tpu". The platform is known when JAX lowers a program.
             function: a function in JAX, which may contain a Pallas kernel, or a `ForeignKernel`.
-            dtypes: the dtypes of the first array for which the implementation is used. The default is all.
+            dtypes: dtypes. The implementation is used if the first array has one of them. The default is all.
 
         Raises:
             ValueError: if the platform or a dtype is unknown, or the operator is composite.
@@ -284,8 +285,8 @@ def define(schema: str, dims: str | None = None) -> Operator:
 
 
 def get(name: str) -> Operator:
-    """Return an operator by its name. Operators of other packages are found by the entry points `funcnet.operators`,
-    modules or functions that define operators.
+    """Return an operator by its name. Operators of other packages are found through entry points in the group
+    `funcnet.operators`: modules or functions that define operators.
 
     Raises:
         KeyError: if no operator has this name.
@@ -319,8 +320,8 @@ def load() -> None:
 
 
 def table() -> list[dict[str, str]]:
-    """Return a row for each operator, with what computes it on each platform: dtypes with an implementation, and
-    "reference". The rows are also those of a data frame: `pandas.DataFrame(operators.table())`.
+    """Return a row for each operator. For each platform, it lists the dtypes with an implementation, and "reference" if
+    the reference computes the others. `pandas.DataFrame(operators.table())` turns the rows into a data frame.
 
     Example:
         >>> import jax.numpy as jnp

@@ -29,7 +29,7 @@ def parse(text: str) -> Schema:
             (`aten::add.Tensor`), and `*` precedes keyword-only arguments.
 
     Raises:
-        ValueError: if the text is not a signature. The message shows the place.
+        ValueError: if the text is not a signature. The message shows the position of the error.
 
     Example:
         >>> schema = parse("leaky_relu(Tensor self, float slope=1e-2) -> Tensor")
@@ -73,7 +73,7 @@ class _Parser:
         )
 
     def take(self, token: str) -> bool:
-        """Go on if the current token is this one, and return whether it is."""
+        """Return whether the current token is this one, and if it is, go to the next token."""
         if self.token == token and self.kind != "text":
             self.step()
             return True

@@ -1,9 +1,10 @@
 """The primitives of operators: their rules for types, lowering, `vmap` and derivatives.
 
-An operator has a primitive of its own, so its name is in programs. Its tangents are computed by another primitive,
-`operator_tangent`, which holds the arrays, the results that derivatives use, and the tangents of some arguments. Its
-value is the derivative of the reference; its transpose calls the derivatives of the operator. JAX therefore uses the
-reference in forward mode and the derivatives in reverse mode. The derivatives of both are those of ordinary functions.
+Each operator has its own primitive, so its name appears in programs. Another primitive, `operator_tangent`, computes
+the tangents. Its operands are the arrays, the results that derivatives use, and the tangents of some arguments. It
+evaluates the derivative of the reference, and its transpose calls the derivatives of the operator. JAX therefore uses
+the reference in forward mode and the derivatives in reverse mode. Both are ordinary JAX functions, which JAX can
+differentiate again.
 """
 
 import functools
@@ -30,8 +31,8 @@ Function = Callable[..., Any]
 
 
 class _Changes:
-    """The number of changes of all operators, which may call one another. A call that is traced after a change has
-    another number, so eager calls do not run a program from before.
+    """The number of changes of all operators. They are counted together, because operators may call one another. A call
+    after a change has a different number, so an eager call does not run a program that was compiled before the change.
     """
 
     count = 0
@@ -43,12 +44,12 @@ _running = threading.local()
 
 @dataclass(frozen=True)
 class OperatorCall:
-    """What is fixed in a call of an operator: a parameter of its primitive.
+    """The static part of a call of an operator, which is a parameter of the primitive.
 
     Attributes:
         operator: the `Operator`.
         settings: the arguments that are not arrays.
-        version: the number of `changes`.
+        version: the value of `changes.count` at the call.
     """
 
     operator: Any
@@ -101,7 +102,7 @@ def _result_types(call: OperatorCall, avals: tuple[Any, ...]) -> list[Any]:
 
 @functools.lru_cache(maxsize=4096)
 def _traced_types(call: OperatorCall, avals: tuple[Any, ...], widest: np.dtype) -> list[Any]:
-    """Return the types of the results. `widest` is the dtype that float64 stands for: see `jax.enable_x64`."""
+    """Return the types of the results. `widest` is the dtype to which JAX converts float64; see `jax.enable_x64`."""
     operator = call.operator
     found = jax.make_jaxpr(call.reference)(*avals).out_avals
     if len(found) != len(operator.schema.returns):
@@ -162,7 +163,7 @@ def _lower(platform: str | None, context: Any, *operands: mlir.ir.Value, call: O
 
 
 def device_count(context: Any) -> int:
-    """Return the number of devices that share the arrays of a program that is being lowered."""
+    """Return the number of devices among which the arrays of a program are divided, while the program is lowered."""
     axes = context.module_context.axis_context
     if hasattr(axes, "manual_axes"):  # inside a `shard_map`: those of the other axes
         return math.prod(size for name, size in axes.mesh.shape.items() if name not in axes.manual_axes)
@@ -190,7 +191,9 @@ def _checked_results(
 def _batch(
     one: Primitive, arrays: Sequence[jax.Array], axes: Sequence[Any], *, call: OperatorCall, **params: Any
 ) -> Any:
-    """Add the mapped dimension to the dimensions `...`, or map the reference if they cannot hold it."""
+    """Add the mapped dimension to the dimensions `...`, or map the reference if an array with the mapped dimension has
+    none.
+    """
     maps = _maps(call)
     if "which" in params:  # the operation of tangents, whose arrays are followed by results and tangents
         results = len(params["kept"])
@@ -275,14 +278,16 @@ def _transpose(
 
 
 def _placed_like(gradient: jax.Array, array: jax.Array) -> jax.Array:
-    """Return a gradient with the mesh axes of its array: those over which it varies, and explicit ones."""
+    """Return a gradient that varies over the same mesh axes as its array, and has the same explicit sharding."""
     gradient, wanted = vary_like(gradient, array), jax.typeof(array).sharding
     is_placed = not wanted.mesh.explicit_axes or jax.typeof(gradient).sharding == wanted
     return gradient if is_placed else jax.reshard(gradient, wanted)
 
 
 def _tangent_types(*avals: AbstractValue, call: OperatorCall, **params: Any) -> list[Any]:
-    """Return the types of the tangents, without a trace of the derivative of the reference, which may have none."""
+    """Return the types of the tangents. The derivative of the reference is not traced, because the reference may not
+    have one.
+    """
     return [aval.to_tangent_aval() for aval in _result_types(call, avals[: len(call.settings.names())])]
 
 

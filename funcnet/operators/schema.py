@@ -17,10 +17,10 @@ ESCAPES |= {'"': '\\"', "'": "\\'", "\\": "\\\\"}
 
 @dataclasses.dataclass(frozen=True)
 class Alias:
-    """Which memory an argument or a result shares, as in `Tensor(a!)` and `Tensor(a -> *)`.
+    """The memory that an argument or a result shares, as in `Tensor(a!)` and `Tensor(a -> *)`.
 
     Attributes:
-        before: names of the sets of memory before the call. "*" stands for any.
+        before: names of the sets of memory before the call. "*" means any set.
         after: the names after the call, or None if they are the same.
         is_write: whether the operator changes the memory.
     """
@@ -124,7 +124,7 @@ class Schema:
         keywords = [str(one) for one in self.arguments if one.is_keyword]
         takes = [*positional, *["*"] * bool(keywords), *keywords, *["..."] * self.takes_more]
         returns = [*map(str, self.returns), *["..."] * self.returns_more]
-        is_bare = len(returns) == 1 and not returns[0].startswith("(")  # a tuple has parentheses of its own
+        is_bare = len(returns) == 1 and not returns[0].startswith("(")  # a tuple has its own parentheses
         result = returns[0] if is_bare else f"({', '.join(returns)})"
         return f"{self.full_name}({', '.join(takes)}) -> {result}"
 

@@ -1,4 +1,4 @@
-"""Convert the state of Adam, AdamW and SGD between torch and optax, so that training can go on in the other library.
+"""Convert the state of Adam, AdamW and SGD between torch and optax, so that training can continue in the other library.
 
 Moving averages, momentum and the number of updates are converted. Learning rates, betas and weight decay are not
 converted. Pass the same values as arguments of the optax optimizer:

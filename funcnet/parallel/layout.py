@@ -187,7 +187,7 @@ class Layout:
 
         Args:
             tree: pytree as for `shardings`, with arrays as leaves.
-            shardings: a pytree of the shardings of the leaves. None stands for `self.shardings(tree)`.
+            shardings: a pytree of the shardings of the leaves. The default is `self.shardings(tree)`.
 
         Returns:
             The tree as `jax.Array`s, which never share memory with `tree`. A step may therefore donate the memory of
@@ -323,7 +323,7 @@ def make_layout(
     Raises:
         TypeError: if an argument has the wrong type.
         ValueError: if `kind` is unknown, if the mesh needs more devices than exist, if an axis of the mesh is used
-            neither by a rule nor by the batch, or if pmap or shard_map gets `rules` or another axis than `data`.
+            neither by a rule nor by the batch, or if pmap or shard_map gets `rules` or an axis other than `data`.
 
     Example:
         >>> layout = make_layout("data=4,model=2", rules={"fc.weight": PartitionSpec("model", None)})

@@ -292,7 +292,7 @@ def _say_left() -> None:
 
 
 def _let_others_leave() -> None:
-    """In process 0, wait until the others, which end with the same error, have printed it: JAX would abort them."""
+    """In process 0, wait until the other processes have printed the same error. JAX aborts them when process 0 ends."""
     end = time.monotonic() + LEAVING
     for number in range(1, process_count() if is_first() else 0):
         with contextlib.suppress(jax.errors.JaxRuntimeError):  # it is too late, or it is dead

@@ -75,7 +75,7 @@ class ShardedInit:
     def lower(self, key: jax.Array) -> list[jax.stages.Lowered]:
         """Return the programs that a call runs: first the program that all devices run, which computes the arrays in
         parts, and then the program of one device. A program without outputs is left out. `memory_analysis()` of a
-        compiled program tells the memory that a device needs.
+        compiled program returns the memory that a device needs.
         """
         programs = self._programs(key.dtype)
         found = [programs.parts.lower(self.layout.place(key))] if any(programs.in_parts) else []

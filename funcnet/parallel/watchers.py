@@ -1,4 +1,4 @@
-"""A small process beside each process of a run, which says why that process has ended.
+"""A small helper process for each process of a run, which reports why that process has ended.
 
 When another process dies, the JAX runtime may abort this process, which then runs no more Python code.
 """

@@ -14,13 +14,13 @@ class PortError(ValueError):
 
 
 def place_of(error: BaseException, files: Container[str]) -> str:
-    """Return the innermost line of the traceback of an exception that lies in one of the given files.
+    """Return the innermost line in the traceback of an exception that is in one of the given files.
 
     Args:
         error: the exception, with its traceback.
         files: paths of the files to look for.
     Returns:
-        The path, the line number and the text of the line. The result is "" if no line of the traceback lies in these
+        The path, the line number and the text of the line. The result is "" if no line of the traceback is in these
         files.
     """
     found = ""

@@ -80,8 +80,8 @@ def check_product(
     must be 0 too.
 
     Raises:
-        TypeError: if parameters are not `QParams`, an array has another dtype than its parameters, or the bias is not
-            int32.
+        TypeError: if parameters are not `QParams`, an array has a different dtype from its parameters, or the bias is
+            not int32.
         ValueError: if a dtype is not int8, the input or the output has a scale for each channel, a zero point of the
             weight is not 0, the scales of the weight do not fit its output channels, or the bias has the wrong shape.
     """

@@ -51,7 +51,7 @@ def add(
         An array of the broadcast shape and the dtype of `out_qparams`.
 
     Raises:
-        TypeError: if parameters are not `QParams`, or an array has another dtype than its parameters.
+        TypeError: if parameters are not `QParams`, or an array has a different dtype from its parameters.
         ValueError: if parameters have a scale for each channel, their dtypes differ or do not suit the kernel, a zero
             point of int16 is not 0, a ratio of scales is outside the kernel's range, or the kernel or the activation
             is unknown. The ratio `r` is an input's scale divided by the output's scale. "xnnpack" needs

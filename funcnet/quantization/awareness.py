@@ -51,7 +51,7 @@ class QuantizationAware(Module):
         TypeError: if `ranges` is not a mapping of names to `QParams`. A call raises TypeError if a range has the wrong
             number of scales for its array.
         ValueError: if there are no ranges, the dtype of a range is not int8, or `averaging_constant` is out of range. A
-            call also raises ValueError if the ranges are those of another net, or the net cannot be converted; see
+            call also raises ValueError if the ranges belong to another net, or the net cannot be converted; see
             `convert`.
 
     Example:

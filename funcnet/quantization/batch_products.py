@@ -41,7 +41,7 @@ def batch_matmul(
         An int8 array (*, M, N).
 
     Raises:
-        TypeError: if an array has another dtype than its parameters.
+        TypeError: if an array has a different dtype from its parameters.
         ValueError: if shapes or dtypes do not fit, parameters have a scale for each channel, the product of the
             inputs' scales is not below the output's scale, or the kernel is unknown.
 

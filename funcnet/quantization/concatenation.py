@@ -37,7 +37,7 @@ def concat(
         An array of the dtype of `out_qparams`.
 
     Raises:
-        TypeError: if parameters are not `QParams`, or an array has another dtype than its parameters.
+        TypeError: if parameters are not `QParams`, or an array has a different dtype from its parameters.
         ValueError: if there is no array, the counts, dtypes or shapes do not fit, parameters have a scale for each
             channel, the axis does not exist, the kernel is unknown, or `requantize` raises ValueError.
 

@@ -236,7 +236,9 @@ class _Converter:
         return [self.of(value) for value in node.inputs]
 
     def mask(self, node: LayerNode, out_qparams: QParams) -> int:
-        """Return the number of the value that hides attention scores: 0 if the mask is 1, -255 steps if it is 0."""
+        """Add nodes that compute what is added to attention scores: 0 where the mask is 1, and -255 steps where it is
+        0. Return the number of this value.
+        """
         qparams, ids = QParams(out_qparams.scale, 127, "int8"), self.of(node.inputs[1])
         table = self.value((2, 1), "int8", qparams)
         self.constants[table] = np.array([[-128], [127]], np.int8)

@@ -55,8 +55,8 @@ def conv(
         An int8 array (N, O, *S').
 
     Raises:
-        TypeError: if parameters are not `QParams`, an array has another dtype than its parameters, or the bias is not
-            int32.
+        TypeError: if parameters are not `QParams`, an array has a different dtype from its parameters, or the bias is
+            not int32.
         ValueError: if shapes or parameters do not fit, a ratio of scales is outside the kernel's range, or the kernel
             or the activation is unknown.
 

@@ -65,7 +65,7 @@ class LayerNode:
 
     @property
     def where(self) -> str:
-        """Name of the node for messages: its layer, or its operation if the node lies outside all layers."""
+        """Name of the node for messages: its layer, or its operation if the node is outside all layers."""
         return self.layer or f"the operation {self.op!r}"
 
 

@@ -29,7 +29,9 @@ Settings = Mapping[str, Any]
 
 
 class QuantizedOutput(Protocol):
-    """What an operation must know of its result: the shape, and the parameters of its integers (a `QParams`)."""
+    """The properties of a result that its operation must know: the shape, and the parameters of the integers (a
+    `QParams`).
+    """
 
     shape: tuple[int, ...]
     qparams: Any

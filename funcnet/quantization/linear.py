@@ -41,8 +41,8 @@ def linear(
         An int8 array (*, out_features).
 
     Raises:
-        TypeError: if parameters are not `QParams`, an array has another dtype than its parameters, or the bias is not
-            int32.
+        TypeError: if parameters are not `QParams`, an array has a different dtype from its parameters, or the bias is
+            not int32.
         ValueError: if shapes or parameters do not fit, a ratio of scales is outside the kernel's range, or the kernel
             or the activation is unknown.
 
@@ -86,7 +86,7 @@ def embedding(
         An array of the shape of `ids` plus (width,).
 
     Raises:
-        TypeError: if the ids are not integers, or the weight has another dtype than its parameters.
+        TypeError: if the ids are not integers, or the weight has a different dtype from its parameters.
         ValueError: if the weight is not a matrix or has a scale for each channel, or if `requantize` raises ValueError.
 
     Example:

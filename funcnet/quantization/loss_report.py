@@ -34,8 +34,8 @@ class LayerLoss:
         alone: ratio if only this operation is computed in integers, from the rounded arrays of the floating-point net.
         rounding: ratio if the floating-point output is only rounded to the integers of the range.
         clipped: share of the floating-point values outside of the range, from 0 to 1.
-        lossless: whether the operation has no loss of its own, because it only moves or selects entries, or computes
-            in float32.
+        lossless: whether the operation itself adds no loss, because it only moves or selects entries, or computes in
+            float32.
     """
 
     name: str
@@ -74,7 +74,7 @@ class LayerLosses:
         """Return the rows that lose most by themselves, the lowest `alone` first.
 
         Args:
-            n: number of rows. Operations without a loss of their own (`lossless`) are left out.
+            n: number of rows. Operations that add no loss (`lossless`) are left out.
 
         Raises:
             TypeError: if `n` is not an int.

@@ -42,7 +42,7 @@ def avg_pool(
         An array (N, C, *S') of the dtype of `x`.
 
     Raises:
-        TypeError: if `x` has another dtype than its parameters.
+        TypeError: if `x` has a different dtype from its parameters.
         ValueError: if sizes do not fit, the dtype is int32, the parameters have a scale for each channel, the padding
             is not smaller than the kernel, or the activation is unknown.
 

@@ -289,7 +289,7 @@ def dequantize(q: jax.Array, qparams: QParams) -> jax.Array:
         A float32 array of the shape of `q`.
 
     Raises:
-        TypeError: if `qparams` is not `QParams`, or `q` has another dtype than `qparams`.
+        TypeError: if `qparams` is not `QParams`, or `q` has a different dtype from `qparams`.
         ValueError: if the array does not have the axis of the channels, or the size of this axis is not the number of
             scales.
 
@@ -303,7 +303,7 @@ def dequantize(q: jax.Array, qparams: QParams) -> jax.Array:
 
 
 def check_integers(where: str, name: str, array: ArrayLike, qparams: QParams) -> jax.Array:
-    """Return `array` as a jax.Array, or raise TypeError if `qparams` is no `QParams` with the dtype of the array."""
+    """Return `array` as a jax.Array, or raise TypeError if `qparams` is not a `QParams` with the dtype of the array."""
     if not isinstance(qparams, QParams):
         raise TypeError(f"{where}: the parameters of {name} are wrong; expected QParams, got {type(qparams).__name__}.")
     if jnp.result_type(array) != qparams.dtype or not hasattr(array, "dtype"):

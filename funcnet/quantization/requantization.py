@@ -36,7 +36,7 @@ def requantize(x: jax.Array, qparams: QParams, out_qparams: QParams, kernel: str
         An array of the shape of `x` and the dtype of `out_qparams`.
 
     Raises:
-        TypeError: if parameters are not `QParams`, or `x` has another dtype than its parameters.
+        TypeError: if parameters are not `QParams`, or `x` has a different dtype from its parameters.
         ValueError: if parameters have a scale for each channel, the kernel is unknown or does not convert between these
             dtypes, or the ratio `qparams.scale / out_qparams.scale` is outside the kernel's range. "reference" needs a
             ratio below 2²³ for 8-bit inputs, 2¹⁵ for int16 and 1 for int32; "xnnpack" needs 2⁻⁸ to 2⁷.

@@ -43,7 +43,7 @@ def softmax(x: jax.Array, qparams: QParams, kernel: str = "reference") -> jax.Ar
         An int8 array of the shape of `x`, with the parameters that LiteRT demands: `QParams(1 / 256, -128, "int8")`.
 
     Raises:
-        TypeError: if `x` has another dtype than its parameters.
+        TypeError: if `x` has a different dtype from its parameters.
         ValueError: if the parameters are not int8 or have a scale for each channel, `x` has no dimension, or the kernel
             is unknown.
 

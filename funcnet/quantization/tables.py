@@ -32,7 +32,7 @@ def activation_by_table(x: jax.Array, function: Function, qparams: QParams, out_
         An array of the shape of `x` and the dtype of `out_qparams`.
 
     Raises:
-        TypeError: if `x` has another dtype than its parameters, or `activation_table` raises TypeError.
+        TypeError: if `x` has a different dtype from its parameters, or `activation_table` raises TypeError.
         ValueError: if `activation_table` raises ValueError.
 
     Example:

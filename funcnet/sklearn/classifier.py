@@ -140,7 +140,7 @@ class Classifier(ClassifierMixin, Estimator):
         return np.asarray(scipy.special.softmax(logits, axis=1))
 
     def both_classes(self, found: np.ndarray) -> np.ndarray:
-        """Return probabilities (N, classes). A net with one output has given that of the second of two classes."""
+        """Return probabilities (N, classes). A net with one output gives the probability of the second class."""
         return np.concatenate([1 - found, found], 1) if found.shape[1] == 1 < len(self.classes_) else found
 
     def predict(self, X: ArrayLike) -> np.ndarray:

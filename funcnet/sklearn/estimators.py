@@ -226,7 +226,9 @@ class Estimator(NamedParameters):
         return blueprint
 
     def _traces(self) -> Traces:
-        """Return what has been traced for the same search. The functions of the user do not change during a search."""
+        """Return the traces that were already made for the same search. The functions of the user do not change during
+        a search.
+        """
         return self.trained_nets.traces if hasattr(self, "trained_nets") else {}
 
     def _recipe(self, rows: TrainingRows) -> Recipe:

@@ -1,4 +1,4 @@
-"""What a traced program computes, as a digest: programs with the same digest can share one compilation."""
+"""A digest of what a traced program computes. Programs with the same digest can share one compilation."""
 
 import hashlib
 import re

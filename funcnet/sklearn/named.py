@@ -56,7 +56,7 @@ class NamedParameters(BaseEstimator):
             self._further = {**self.further_parameters(), **further}
 
     def set_params(self, **params: object) -> Self:
-        """Set parameters, also those of the module and of the optimizer, such as `module__rate`.
+        """Set parameters, including those of the module and of the optimizer, such as `module__rate`.
 
         Raises:
             ValueError: if a name is unknown. The message has the nearest names.
@@ -70,13 +70,13 @@ class NamedParameters(BaseEstimator):
         return self
 
     def further_names(self, params: Mapping[str, Any]) -> Iterable[str] | None:
-        """Return the parameters without a prefix that are not in the signature, if `params` are set. None stands for
-        any names.
+        """Return the parameters without a prefix that are not in the signature, if `params` are set. None means that
+        any name is allowed.
         """
         return ()
 
     def check_further(self, names: Iterable[str], params: Mapping[str, Any]) -> None:
-        """Raise a ValueError for a name that is not one of a parameter, if `params` are set."""
+        """Raise a ValueError for a name that does not belong to a parameter, if `params` are set."""
         further = self.further_names(params)
         if further is not None:
             known = [*signature(type(self)).parameters, *further]

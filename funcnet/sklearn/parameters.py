@@ -52,7 +52,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 class TracedStep(NamedTuple):
-    """What tracing has found: the names of the floats that can be traced, sorted, and as in `Blueprint`."""
+    """The result of a trace: the sorted names of the floats that can be traced, and fields as in `Blueprint`."""
 
     names: tuple[str, ...]
     program: str
@@ -126,7 +126,8 @@ class ModuleMaker:
 
 @dataclasses.dataclass(frozen=True)
 class Blueprint:
-    """How the net and the optimizer of an estimator are made. Equal blueprints have the same compiled programs.
+    """A description of how to make the net and the optimizer of an estimator. Equal blueprints have the same compiled
+    programs.
 
     Attributes:
         names: the names of the parameters that the program reads, sorted.
@@ -152,7 +153,7 @@ class Blueprint:
             maker: makes the net and the optimizer.
             given: the parameters.
             example: shape and dtype of one row of inputs: (1, …).
-            known: what was traced for the same search before. A new entry is added.
+            known: the traces that were already made for the same search. A new entry is added.
 
         Raises:
             TypeError, ValueError: if the net or the optimizer does not accept a value.
@@ -204,7 +205,7 @@ def check_arguments(where: str, function: Callable[..., Any], prefix: str, given
 
 
 def _frozen(value: object) -> Any:
-    """Return a form of a value that can be hashed if the value can, and that tells 1, 1.0 and True apart."""
+    """Return a form of a value that distinguishes 1, 1.0 and True, and that can be hashed if the value can."""
     if isinstance(value, list | tuple):
         return type(value), tuple(map(_frozen, value))
     if isinstance(value, dict):
@@ -227,7 +228,7 @@ def _layers(net: nn.Module) -> list[type]:
 def _traced(
     maker: NetMaker, given: Given, floats: Given, example: jax.ShapeDtypeStruct, layers: list[type]
 ) -> TracedStep:
-    """Trace a net and its optimizer with those floats as tracers that they accept."""
+    """Trace a net and its optimizer. Floats are passed as tracers where the net and the optimizer accept tracers."""
     scalar = jax.ShapeDtypeStruct((), example.dtype)
 
     def trace(names: Iterable[str]) -> TracedStep:

@@ -171,7 +171,9 @@ def _number(value: float) -> str:
 
 
 def _colours(count: int) -> Sequence[Any]:
-    """Return the colours of the curves: a scale from dark to light if there are more than the usual ones."""
+    """Return the colours of the curves. If there are more curves than usual colours, the colours are a scale from dark
+    to light.
+    """
     if count <= len(COLOURS):
         return COLOURS[:count]
     import matplotlib

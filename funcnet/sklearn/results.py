@@ -129,7 +129,7 @@ class Levels:
 
 
 def _key(value: Any) -> float | str:
-    """Return a float for a number, and for anything else a text by which equal values are found."""
+    """Return a float for a number. For any other value, return a text that is the same for equal values."""
     if arguments.is_real(value) and not np.isnan(float(value)):
         return float(value)
     try:

@@ -23,7 +23,7 @@ __all__ = ["GridSearchCV", "RandomizedSearchCV"]
 
 
 class _Together:
-    """What both searches do in addition to scikit-learn's search."""
+    """The parts of both searches that scikit-learn's search does not have."""
 
     estimator: Any
     cv: Any
@@ -37,7 +37,7 @@ class _Together:
     def fit(self, X: ArrayLike, y: ArrayLike | None = None, **params: Any) -> Self:
         """Train and score all candidates, and train the best one on all rows; see scikit-learn's `fit`.
 
-        After Ctrl-C, the candidates that were trained so far, perhaps for fewer epochs, are scored, with a warning.
+        After Ctrl-C, the candidates are scored as far as they were trained, with a warning.
         """
         search: Any = super()
         own = isinstance(self.estimator, Estimator) and not set(params) - {"sample_weight", "groups"}
@@ -79,15 +79,16 @@ class GridSearchCV(_Together, model_selection.GridSearchCV):
     """scikit-learn's `GridSearchCV`, which trains the candidates of a `Classifier` or a `Regressor` together.
 
     Candidates that differ only in floats, such as learning rates and dropout rates, are trained with all folds by one
-    compiled program. Other candidates form groups, each with a program of its own. Any other estimator, also a
+    compiled program. Other candidates form groups, each with its own program. Any other estimator, including a
     pipeline, is searched as by scikit-learn.
 
     Args:
         estimator, param_grid, scoring, n_jobs, refit, cv, verbose, pre_dispatch, error_score, return_train_score: as in
             scikit-learn. `n_jobs` has no effect if `estimator` is a `Classifier` or a `Regressor`, unless `exact`. With
             `verbose`, lines show the progress.
-        exact: whether to train one candidate after the other. The results have the bits of estimators that are fitted
-            alone; trained together, their sums may have another order. Several devices are then not used.
+        exact: whether to train one candidate after the other. The results then have the same bits as those of
+            estimators that are fitted alone. If candidates are trained together, sums may be computed in a different
+            order. Several devices are then not used.
 
     Example:
         >>> from sklearn.datasets import load_iris

@@ -67,7 +67,7 @@ class Lane:
 
     Attributes:
         name: the `digest` of its parameters and rows.
-        recipe: what it has in common with other lanes.
+        recipe: the part that it has in common with other lanes.
         epochs: number of epochs.
         seed: seed of its random key.
         values: the values that the program reads.
@@ -91,7 +91,9 @@ def digest(estimator: Any, rows: TrainingRows) -> str:
 
 
 def _digest_of(value: object) -> str:
-    """Return a digest of a parameter by its value, or by its identity if it cannot be pickled, as a lambda."""
+    """Return a digest of a parameter. It is the digest of the value, or of the identity if the value cannot be pickled,
+    such as a lambda.
+    """
     try:
         return str(joblib.hash(value))
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -241,7 +243,9 @@ class _Program:
 
 
 def _needed(found: Any) -> float:
-    """Return the bytes that a device needs by an analysis of a program, or 1 if the platform has no analysis."""
+    """Return the bytes that a program needs on a device, according to XLA's analysis, or 1 if the platform has no
+    analysis.
+    """
     if found is None:
         return 1.0
     kept = found.argument_size_in_bytes + found.output_size_in_bytes - found.alias_size_in_bytes

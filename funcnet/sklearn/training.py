@@ -36,7 +36,7 @@ RowLosses = Callable[[jax.Array, jax.Array], jax.Array]
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """What all candidates of a program have in common. Equal recipes have the same compiled programs.
+    """The settings that all candidates of a program have in common. Equal recipes have the same compiled programs.
 
     Attributes:
         blueprint: how the net and the optimizer are made.
@@ -45,8 +45,8 @@ class Recipe:
         batch_size: B.
         shuffle: whether each epoch reads the rows in a new order.
         dtype: dtype of the parameters and of the inputs.
-        knows_rows: whether the loss of a batch is divided by its number of rows, and not by the sum of their weights,
-            and the net gets `mask`, which tells the rows of a batch that count.
+        knows_rows: if True, the loss of a batch is divided by its number of rows and not by the sum of their weights,
+            and the net gets `mask`, which marks the rows of a batch that count.
         is_padded: whether a batch may have no rows of a candidate, because other candidates have more batches.
     """
 

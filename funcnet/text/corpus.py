@@ -2,10 +2,10 @@
 
 The formats are text, JSON lines, Parquet, Hugging Face's `datasets` and Wikipedia dumps. A *document* is text that
 belongs together, in order. For next-sentence prediction, a sentence and its successor come from the same document. The
-held-out split never divides a document. Each row of JSON lines, of Parquet or of a dataset is a document, and so is
-each article of a dump. Plain text has two layouts. With `"file"`, every file is one document, with blank lines between
-paragraphs (speeches, articles, books). With `"blank-line"`, a file contains many documents, separated by blank lines
-(Google's BERT format, one sentence per line). `"auto"` guesses the layout.
+held-out split never divides a document. Each row of JSON lines, of Parquet or of a dataset is a document. Each article
+of a dump is a document too. Plain text has two layouts. With `"file"`, every file is one document, with blank lines
+between paragraphs (speeches, articles, books). With `"blank-line"`, a file contains many documents, separated by blank
+lines (Google's BERT format, one sentence per line). `"auto"` guesses the layout.
 """
 
 from __future__ import annotations

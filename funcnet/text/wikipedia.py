@@ -1,4 +1,4 @@
-"""Extract articles without markup from a Wikipedia dump (`pages-articles.xml`, also with `.bz2`).
+"""Extract articles without markup from a Wikipedia dump (`pages-articles.xml`, or `pages-articles.xml.bz2`).
 
 The standard library's expat reads the XML, one page at a time. Brackets and braces are matched in one pass over the
 text, with a stack; regular expressions remove the rest of the markup. Templates, tables, references, files and
@@ -147,7 +147,7 @@ def plain_text(wikitext: str, *, hidden: Collection[str] = ()) -> str:
 
 def _without_hidden(text: str, opening: re.Pattern[str]) -> str:
     """Remove comments and elements, such as references, and their content. The content of `<nowiki>` remains, with its
-    marks as character references, which are no markup. A tag that is never closed remains, as in MediaWiki.
+    marks as character references, which are not markup. A tag that is never closed remains, as in MediaWiki.
 
     Args:
         text: wikitext.
@@ -177,7 +177,7 @@ def _reference(found: re.Match[str]) -> str:
 def _matched(text: str, pair: str, replace: Callable[[str], str]) -> str:
     """Replace each part in double brackets, `{{…}}` and `{{{…}}}` or `[[…]]`, the innermost first.
 
-    A part may contain single brackets, also at its end, as in `{{a|{b}}}`. Double brackets without a partner remain.
+    A part may contain single brackets, even at its end, as in `{{a|{b}}}`. Double brackets without a partner remain.
 
     Args:
         text: text with brackets.

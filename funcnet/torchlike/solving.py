@@ -197,7 +197,7 @@ def _by_factor(B: jax.Array, lower: jax.Array) -> jax.Array:
 
 @_by_factor.defjvp
 def _by_factor_jvp(primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
-    """Differentiate `(L Lᴴ)⁻¹ B` with respect to all entries of L, as torch does, also those that are not read."""
+    """Differentiate `(L Lᴴ)⁻¹ B` with respect to all entries of L, including those that are not read, as torch does."""
     (B, lower), (dB, moved) = primals, tangents
     found = _by_factor(B, lower)
     half = moved @ lower.mT.conj()

@@ -1,4 +1,4 @@
-"""The batches of a run, read from a `DataLoader` or from a function, and a look at the first one of them."""
+"""Read the batches of a run from a `DataLoader` or from a function, and inspect the first batch."""
 
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -121,10 +121,10 @@ class EpochBatches:
 
 
 class OpenedBatches:
-    """The batches of a run, whose first one can be looked at before the run begins.
+    """The batches of a run. The first batch can be inspected before the run begins.
 
-    The batch that was looked at is handed on to the run. The data are therefore read only once, even if reading changes
-    them: an iterable dataset may count its epochs, and an augmentation may draw random numbers.
+    The inspected batch is then passed to the run. The data are therefore read only once, even if reading changes them:
+    an iterable dataset may count its epochs, and an augmentation may draw random numbers.
 
     Args:
         batches: function `batches(start_step)` or `batches(start_step, position)`, as `Task.batches` returns it.

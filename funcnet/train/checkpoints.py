@@ -306,7 +306,7 @@ def resume(
 
 def _free(folder: Path) -> None:
     """Free the space of an incomplete checkpoint. After one array has failed, tensorstore still writes others for a
-    moment, and makes their folders again. What is left then, the next save removes.
+    moment, and makes their folders again. The next save removes files that remain.
     """
     for _ in range(20):
         shutil.rmtree(folder, ignore_errors=True)

@@ -9,11 +9,11 @@ __all__ = ["Continuation"]
 
 @dataclasses.dataclass(frozen=True)
 class Continuation:
-    """What a resumed run needs in addition to the train state. A checkpoint stores it as JSON.
+    """The values that a resumed run needs in addition to the train state. A checkpoint stores it as JSON.
 
     Attributes:
-        next_batch: index of the batch of the next step. If the run has gone back after a spike of the loss, it is
-            larger than the number of steps.
+        next_batch: index of the batch of the next step. If the run has gone back after a spike of the loss, this number
+            is larger than the number of steps.
         position: the position in the data, as the `state_dict()` of the batches returns it. None if the index of the
             batch is enough.
         unlogged: the sums of the metrics since the last line of the log; see `RunningMeans.record`. None if there are

@@ -76,8 +76,8 @@ def is_function(data: object) -> TypeGuard[Callable[..., Iterable[Any]]]:
 
 
 def open_function(data: Callable[[int], Iterable[Any]]) -> OpenedBatches:
-    """Return the batches of a function `data(start_step)`. A position of what it returns is not saved, because the
-    function begins at a step.
+    """Return the batches of a function `data(start_step)`. The position in the iterable that it returns is not saved,
+    because the function can begin at any step.
     """
 
     def batches(start_step: int) -> Iterator[Any]:
@@ -113,8 +113,8 @@ def rows_per_step(data: object, batch_size: int) -> int:
 
 
 def epoch_length(loader: object) -> int | None:
-    """Return the number of batches of an epoch, or None if it is not known: streams end when they end, and only the
-    samplers of `funcnet.data` have a length that can be relied on.
+    """Return the number of batches of an epoch, or None if it is not known. It is not known for streams, and only the
+    samplers of `funcnet.data` have a reliable length.
     """
     if not isinstance(loader, DataLoader) or loader.is_iterable or loader.state_dict()["resumes"] != "position":
         return None
@@ -147,7 +147,9 @@ def _stacks(dataset: Any) -> bool:
 
 
 def what_is_read(loader: DataLoader) -> dict[str, Any]:
-    """Return what the processes of a run that read their own rows of a loader must have in common, by name."""
+    """Return facts about a loader, by name, that must be equal in all processes if each process reads only its own
+    rows.
+    """
     indices = DataLoader(np.arange(len(loader.dataset)), loader.batch_size, sampler=loader.sampler).batch(0).tolist()  # type: ignore[arg-type]
     first = next(iter(DataLoader(loader.dataset, 1, sampler=indices[:1], seed=loader.seed)))
     digest = bytes_digest(str(indices).encode())

@@ -194,7 +194,7 @@ class FitEvaluator:
 
 
 class MetricsError(TypeError):
-    """An argument `metrics` that does not fit what `predict` returns, for any number of rows."""
+    """Raised if the argument `metrics` does not fit the values that `predict` returns, for any number of rows."""
 
 
 def _outline(outputs: PyTree) -> str:

@@ -23,7 +23,7 @@ class Bound(nn.Module):
 
     Args:
         net: the net of the user.
-        name: the argument of `fit` that the function is, "loss" or "predict".
+        name: the argument of `fit` with which the function was passed, "loss" or "predict".
         function: a function `function(model, batch)` or `function(model, batch, extra)`.
         check: function that checks the value of `function` and returns it.
     """

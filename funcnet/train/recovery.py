@@ -166,7 +166,7 @@ def describe_net(net: nn.Module | None, state: TrainState) -> list[str]:
 
     Args:
         net: the net, or None if the task has none.
-        state: the train state, also as `jax.ShapeDtypeStruct`s.
+        state: the train state, with arrays or `jax.ShapeDtypeStruct`s as leaves.
 
     Example:
         >>> import optax

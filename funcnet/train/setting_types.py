@@ -22,7 +22,7 @@ NAMES = {int: "an int", float: "a number", str: "a string", bool: "True or False
 
 
 def check_types(settings: Any, where: str, named: Callable[[str], str] = flag) -> None:
-    """Check the types of all settings, also of those in groups.
+    """Check the types of all settings, including those in groups.
 
     Args:
         settings: a dataclass of settings; see `funcnet.settings`.
@@ -30,7 +30,7 @@ def check_types(settings: Any, where: str, named: Callable[[str], str] = flag) -
         named: function that turns the name of a setting into text for the message. By default, the text is the flag.
 
     Raises:
-        TypeError: if a value has another type than its field declares.
+        TypeError: if a value has a different type from its field declares.
         ValueError: if a value is not one of the values that the field declares as a `Literal`.
 
     Example:

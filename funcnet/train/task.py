@@ -50,8 +50,8 @@ class Context:
 
     @property
     def own_rows(self) -> Callable[[int], NDArray[np.int64]] | None:
-        """The function that returns the rows which this process reads of a batch of B rows, or None if it reads all
-        rows, as the only process of a run does. A loader accepts it as `read_rows(own_rows)`.
+        """A function that returns which rows of a batch of B rows this process reads, or None if it reads all rows. The
+        only process of a run reads all rows. A loader accepts it as `read_rows(own_rows)`.
         """
         return None if self.reads_all or process_count() == 1 else self.layout.own_rows
 
@@ -208,8 +208,8 @@ class Task:
         return self.net.init if hasattr(self, "net") and type(self).init is Task.init else None
 
     def shapes(self) -> tuple[tree.Tree, tree.Tree] | None:
-        """Return (params, state) of `net` with shapes and dtypes. None, the default, stands for those of `net.init`. A
-        task whose net has lazy modules must override this method.
+        """Return (params, state) of `net` with shapes and dtypes. None, the default, means those that `net.init`
+        returns. A task whose net has lazy modules must override this method.
         """
         return None
 
@@ -243,8 +243,8 @@ class Task:
         return self.layout.shard_own(batch) if self.reads_own_rows else self.layout.shard(batch)
 
     def what_is_read(self, seed: int) -> Mapping[str, Any]:
-        """Return what all processes must have in common, by name, if each reads only its own rows: the order of the
-        rows, for example. Facts and settings of a run are compared in any case.
+        """Return facts, by name, that must be equal in all processes if each reads only its own rows, for example the
+        order of the rows. Facts and settings of a run are compared in any case.
         """
         return {}
 
@@ -297,7 +297,7 @@ def layout_for(task: Task, layout: Layout) -> Layout:
         layout: the layout of the run, `Context.layout`.
 
     Raises:
-        ValueError: as `Layout.for_net`, or if the task has no net, and the mesh has other axes than `data`.
+        ValueError: as `Layout.for_net`, or if the task has no net, and the mesh has axes other than `data`.
     """
     if hasattr(task, "net"):
         return layout.for_net(task.net, task.sequences, start=task.shapes())

@@ -71,7 +71,7 @@ class TrainingSettings(Protocol):
 
 def _logged(begin: Restored) -> int:
     """Return the last step whose line of the log is kept. If a signal had interrupted the evaluation of the restored
-    step, this step is evaluated and logged again, also if an earlier process has done it and was then killed.
+    step, this step is evaluated and logged again, even if an earlier process had already done so before it was killed.
     """
     return begin.step - (Continuation.read(begin.about, begin.step).owed is not None)
 
@@ -275,7 +275,8 @@ class Trials:
 
     def _comparing(self, seed: int) -> Callable[[Any], Any]:
         """Return a function that places a batch on the devices. For the first batch of a training, it raises a
-        ProcessError if another process has read another batch, or, of its own rows, one of other shapes.
+        ProcessError if another process has read a different batch. If each process reads only its own rows, only the
+        shapes are compared.
         """
         is_own = self.task.reads_own_rows
         names = itertools.chain([f"first batch, seed {seed}"], itertools.repeat(None))

@@ -48,7 +48,7 @@ def load(path: str | Path) -> Any:
             file contains), or the file is truncated or damaged.
 
     Warns:
-        UserWarning: if a torch file has other objects beside the arrays, such as an `argparse.Namespace` or a numpy
+        UserWarning: if a torch file has other objects besides the arrays, such as an `argparse.Namespace` or a numpy
             scalar. They are left out and named: an entry of a dict or a set is removed, and None takes the place of an
             item of a list or a tuple.
 

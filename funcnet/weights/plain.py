@@ -1,4 +1,5 @@
-"""Plain data, and the objects in torch's files that are not, such as an `argparse.Namespace` beside the weights.
+"""The objects in torch's files that are not plain data, such as an `argparse.Namespace` that was saved with the
+weights.
 
 The reader of a pickle never makes such an object, and never imports the name that a file gives. A `Placeholder` takes
 its place, and `plain_data` leaves it out of the result.
@@ -33,7 +34,9 @@ class Placeholder:
         self.name, self.refusal = name, refusal
 
     def called(self, args: Any) -> "Placeholder":
-        """Return what a call with `args` would make. In old protocols, `copyreg` makes an object of `args[0]`."""
+        """Return the placeholder for the object that a call with `args` would make. In old protocols, `copyreg` is
+        called with the class of the object as `args[0]`.
+        """
         is_given = self.name.startswith(("copyreg.", "copy_reg.")) and type(args) is tuple and args
         return args[0] if is_given and isinstance(args[0], Placeholder) else self
 

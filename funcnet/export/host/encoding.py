@@ -1,4 +1,4 @@
-"""How WebAssembly's binary format writes numbers, names and sections.
+"""Encode numbers, names and sections in WebAssembly's binary format.
 
 A module is a header of 8 bytes, followed by sections. A section has a byte for its kind, its size, and its content. A
 size is written in LEB128: each byte holds seven bits of the number, and the first byte holds the lowest bits.

@@ -58,7 +58,7 @@ class HostMemory:
 
     @property
     def type(self) -> MemoryType:
-        """The type of the memory, with which the linker compares the types of imports."""
+        """The type of the memory. The linker compares it with the types of imports."""
         return MemoryType(self.minimum, self.maximum)
 
 
@@ -82,7 +82,7 @@ class HostTable:
 
     @property
     def type(self) -> TableType:
-        """The type of the table, with which the linker compares the types of imports."""
+        """The type of the table. The linker compares it with the types of imports."""
         return TableType(self.element, self.minimum, self.maximum)
 
 
@@ -106,7 +106,7 @@ class HostGlobal:
 
     @property
     def type(self) -> GlobalType:
-        """The type of the global, with which the linker compares the types of imports."""
+        """The type of the global. The linker compares it with the types of imports."""
         return GlobalType(self.value_type, self.mutable)
 
 

@@ -1,4 +1,4 @@
-"""How much memory and time linked modules may use."""
+"""Limits on the memory and the time that linked modules may use."""
 
 import dataclasses
 import math

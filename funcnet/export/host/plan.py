@@ -24,7 +24,7 @@ _START, _SHOWN = 8, 8  # the number of the section of the start function; how ma
 
 @dataclasses.dataclass(frozen=True)
 class LinkPlan:
-    """How modules are linked.
+    """A plan for linking modules.
 
     Attributes:
         sources: {(name of a module, position of an import in the module): (name of the module that defines it, name of

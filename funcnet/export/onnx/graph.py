@@ -59,7 +59,7 @@ class OnnxValue:
 
     @property
     def is_static(self) -> bool:
-        """Whether all sizes are integers, so that none is symbolic."""
+        """Whether all sizes are integers, and none is symbolic."""
         return all(isinstance(size, int) for size in self.shape)
 
     def scalar(self) -> float | None:

@@ -1,4 +1,4 @@
-"""What ONNX does not support, and why: the table for error messages and for docs/export.md."""
+"""The table of what ONNX does not support, with the reasons, for error messages and docs/export.md."""
 
 from funcnet.export.unsupported import Unsupported
 

@@ -1,5 +1,5 @@
-"""What a host must know to call a module: names, shapes, dtypes and addresses. The description is JSON in a custom
-section of the module.
+"""The description that a host needs to call a module: names, shapes, dtypes and addresses. The description is JSON in a
+custom section of the module.
 """
 
 import json
@@ -16,7 +16,7 @@ SECTION = "funcnet"
 
 @dataclass(frozen=True)
 class ArrayPlace:
-    """An input or an output of an exported function. The elements of the array lie at `address` in the memory, in C
+    """An input or an output of an exported function. The elements of the array are at `address` in the memory, in C
     order.
     """
 
@@ -38,7 +38,7 @@ class EntryPoint:
 
 @dataclass(frozen=True)
 class WeightsPlace:
-    """Where the weights come from ("inside", "beside" or "module"), and where they must lie in the memory."""
+    """Where the weights come from ("inside", "beside" or "module"), and where they must be in the memory."""
 
     where: str
     address: int
@@ -54,7 +54,7 @@ class ModuleDescription:
         version: version of the format, which is 1.
         memory: "exported", or "module.name" of the import if the memory is imported.
         pages: size of the memory in pages of 64 KiB.
-        weights: where the weights come from and where they lie.
+        weights: where the weights come from and where they are stored.
         entries: the exported functions of the model.
     """
 

@@ -1,8 +1,8 @@
 """An alternative initialisation of BERT: four attention heads start with patterns that training would find only slowly.
 
 With BERT's usual initialisation, a small model spends most of a short run on a plateau where it has learnt only the
-token frequencies. To leave the plateau, the model must find words that predict each other. For that, attention must
-first find positions, which is slow, because at the start every head averages over the whole input. Next-sentence
+token frequencies. To leave the plateau, the model must find words that predict each other. To find them, attention must
+first learn positions. This is slow, because at the start every head averages over the whole input. Next-sentence
 prediction takes even longer to learn: two consecutive sentences share more rare words than two random ones, but no head
 compares words at the start. In this initialisation, four heads start with the patterns that long training would give
 them. All parameters are then trained as usual. The architecture and the names are still those of Hugging Face. The

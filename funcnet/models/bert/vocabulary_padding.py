@@ -22,7 +22,7 @@ def pad_vocab(params: Tree, config: BertConfig, multiple: int = 64) -> tuple[Tre
 
     The added rows do not belong to any word. The head gives the added rows the lowest finite score, so their
     probability and their gradient are exactly zero, and they do not change any loss. The added rows stay zero in
-    training, also with weight decay. The logits have entries for the added rows, after the first `vocab_size` entries.
+    training, even with weight decay. The logits have entries for the added rows, after the first `vocab_size` entries.
 
     Args:
         params: parameters of any BERT model, or a tree of the same structure, such as gradients or moments.

@@ -1,5 +1,5 @@
-"""Abstract runs of a net, which compute only shapes: the shapes of lazy leaves, and the shape of an output, for
-constructors that run a layer to learn a size.
+"""Abstract runs of a net, which compute only shapes. They infer the shapes of lazy leaves. They also compute the shape
+of an output, for constructors that run a layer to find a size.
 
 A lazy module has leaves of shape None and a method ``lazy_shapes(*inputs) -> {name: shape}``. The leaves of the
 description keep the shape None after `init`. Only the arrays that `init` returns have the inferred shapes. If the

@@ -201,12 +201,12 @@ def _no_others(frame: Frame, given: Tree, kind: type, borrowed: set[str]) -> Non
 def assign_buffer(bound: Node, frame: Frame, name: str, value: object) -> None:
     """Carry out an assignment `self.<name> = value` inside `forward`.
 
-    If `name` is a buffer, the new value becomes part of the state that `apply` returns. If `name` is no parameter,
+    If `name` is a buffer, the new value becomes part of the state that `apply` returns. If `name` is not a parameter,
     buffer or child, the attribute keeps the value until the end of the call (`forward_attributes.py`).
 
     Raises:
-        ValueError: if `name` is a parameter, a child or `training`; if the value has another shape than the buffer, or
-            is floating or another kind of key although the buffer is not; or if the assignment runs inside a
+        ValueError: if `name` is a parameter, a child or `training`; if the value has a different shape from the buffer,
+            or is floating or another kind of key although the buffer is not; or if the assignment runs inside a
             transformation (such as `lax.scan`) that `forward` started.
         TypeError: if `name` is a buffer and the value is None or a string.
     """

@@ -190,9 +190,9 @@ class Description(Node):
     def requires_grad_(self, requires_grad: bool = True) -> Any:
         """Mark every parameter of the module and its submodules as trainable (True) or frozen (False).
 
-        Frozen parameters get zero gradients at no cost. `train.make_step` does not change frozen parameters. In a step
-        of your own, give the optimizer only the trainable parameters, `net.partition(params)[0]`. Otherwise, weight
-        decay in the optimizer would change the frozen parameters.
+        Frozen parameters get zero gradients at no cost. `train.make_step` does not change frozen parameters. In your
+        own step, give the optimizer only the trainable parameters, `net.partition(params)[0]`. Otherwise, weight decay
+        in the optimizer would change the frozen parameters.
         """
         for parameter in self.parameters():
             parameter.requires_grad = requires_grad

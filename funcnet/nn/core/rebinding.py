@@ -39,7 +39,9 @@ class Rebinder:
         self.copies: dict[int, Any] = {}  # {id(original): copy}
 
     def copied(self, value: object) -> Any:
-        """Return a copy of a value, or the value itself if it is no container and refers to no module of `made`."""
+        """Return a copy of a value, or the value itself if it is not a container and does not refer to a module of
+        `made`.
+        """
         if isinstance(value, Node) and id(value) in self.made:
             return self.made[id(value)]
         if id(value) in self.copies:

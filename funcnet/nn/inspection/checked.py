@@ -1,4 +1,4 @@
-"""Checks that name the first module that gets an id out of range or creates a NaN, also under `jit`.
+"""Checks that name the first module that gets an id out of range or creates a NaN. They work under `jit` too.
 
 Compiled code cannot raise an error. A lookup with an id out of range returns NaN, and so does a fully masked row of
 attention. Without checks, such a NaN is noticed only in the loss, many layers later. `nn.checked` registers hooks that
@@ -71,8 +71,8 @@ def checked(net: Node, loss: Callable[[Any], jax.Array] | None = None) -> Callab
         Traceback (most recent call last):
         ValueError: nn.checked: backward: the gradient of the output of '1' is the first that is not finite; look at ...
 
-    To check a train step of your own, pass ``hooks=nn.checking_hooks()`` to its `net.apply`. Then get the errors from
-    the compiled step: ``error, out = jax.jit(checkify.checkify(step))(…); error.throw()``.
+    To check your own train step, pass ``hooks=nn.checking_hooks()`` to its `net.apply`. Then get the errors from the
+    compiled step: ``error, out = jax.jit(checkify.checkify(step))(…); error.throw()``.
 
     Reference: https://docs.jax.dev/en/latest/debugging/checkify_guide.html
     """

@@ -1,4 +1,4 @@
-"""How computed attributes (`parameter.Computed`) are added to a net and removed from it.
+"""Add computed attributes (`parameter.Computed`) to a net, and remove them.
 
 Adding or removing a computed attribute renames leaves, so the functions of this file find the array of a leaf by the
 leaf itself, not by its name. These functions change a copy of the net, and build the params and state of this copy from

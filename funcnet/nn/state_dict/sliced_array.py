@@ -1,4 +1,4 @@
-"""An array of which only slices are read, so that a device can load its part of a leaf from a file."""
+"""An array that is read slice by slice, so that a device can load only its part of a leaf from a file."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ __all__ = ["SlicedArray"]
 
 
 class SlicedArray:
-    """The array of a leaf, cast as `load_state_dict` casts it, of which each slice is read when it is needed.
+    """The array of a leaf. A slice is read when it is needed, and is cast as `load_state_dict` casts it.
 
     Args:
         layers: the arrays of all layers of a stack, or one array. They may be views of a memory-mapped file.

@@ -1,7 +1,7 @@
-"""The differentiable operations of torch that make a node each, and what a node saves.
+"""Torch's differentiable operations, each of which makes one node, and the values that the nodes save.
 
-Each row of the table has the operation, its tensors in the order of torch's signature, the name of the node, and the
-names of what the node saves. No gradient flows to tensors marked with `-`. `mat1?mat2` means that the node saves `mat1`
+A row of the table contains the operation, its tensors in the order of torch's signature, the name of the node, and the
+names of the saved values. No gradient flows to tensors marked with `-`. `mat1?mat2` means that the node saves `mat1`
 only if `mat2` requires a gradient.
 
 Reference: tools/autograd/derivatives.yaml of torch 2.13. `tests/operators/graph/test_aten.py` compares the table with
@@ -21,7 +21,7 @@ class AtenOperation:
         inputs: names of its tensors.
         fixed: names of the tensors to which no gradient flows.
         node: the name of its node.
-        saved: {name of what the node saves: the input that must require a gradient for it, or None}.
+        saved: {name of a saved value: the input that must require a gradient for the value to be saved, or None}.
     """
 
     inputs: tuple[str, ...]

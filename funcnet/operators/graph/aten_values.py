@@ -1,4 +1,4 @@
-"""The values of torch's operations, in NumPy. Views are views here too, so strides are those of torch."""
+"""The values of torch's operations, in NumPy. A view in torch is a view here too, so the strides are the same."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ Sizes = Sequence[int]
 
 
 def _wide(x: Array) -> Array:
-    """Return `x` in a dtype in which NumPy computes: numbers of 16 bits become float32."""
+    """Return `x` in a dtype with which NumPy can compute: numbers of 16 bits become float32."""
     return x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind in "fV" else x
 
 

@@ -17,8 +17,8 @@ class BackwardGraph:
     """The graph of a backward pass. `str` shows a line for each node, and a notebook shows a picture.
 
     Attributes:
-        roots: the nodes at which the backward pass starts, one for each result that has a gradient, each with the
-            number of its output.
+        roots: the nodes at which the backward pass starts, as (node, number of its output) for each result that has a
+            gradient.
         results: what the function returned.
     """
 
@@ -40,9 +40,9 @@ class BackwardGraph:
         return f"<backward graph of {len(self)} nodes>"
 
     def __str__(self) -> str:
-        """Return a line for each node: its place in the order, its name, the dtype and shape of the gradient that it
-        receives, and the places of the nodes to which it passes gradients. `-` is an input without a gradient, `4:1`
-        the second output of node 4, and `*` marks a name that torch does not have.
+        """Return a line for each node: its number in the order, its name, the dtype and shape of the gradient that it
+        receives, and the numbers of the nodes to which it passes gradients. `-` is an input without a gradient, `4:1`
+        is the second output of node 4, and `*` marks a name that torch does not have.
 
         Example:
             >>> import jax.numpy as jnp

@@ -25,15 +25,16 @@ WHERE = "operators.graph.backward"
 def backward(function: Callable[..., Any], argnums: int | Sequence[int] | None = None) -> Callable[..., BackwardGraph]:
     """Return a function with the same arguments that returns the graph of the backward pass.
 
-    It is the graph that torch's autograd builds on CPU for the same model: its nodes have torch's names, edges and
-    saved values, and the order in which torch's engine runs them. Every floating-point array in the arguments requires
-    a gradient.
+    The graph is the one that torch's autograd builds on CPU for the same model. Its nodes have torch's names, edges and
+    saved values, and are in the order in which torch's engine runs them. Every floating-point array in the arguments
+    requires a gradient.
 
     Args:
         function: a pure function of arrays, or of nested dicts and lists of arrays. It may call functions of
             `funcnet.functional`, layers of `funcnet.nn` by their `apply`, operators of `operators.define`, and
             `jax.numpy`. It is run once with abstract values, as by `jax.jit`.
-        argnums: which positional arguments require gradients; the default is all arguments, named ones too.
+        argnums: which positional arguments require gradients. By default, all arguments do, including keyword
+            arguments.
 
     Returns:
         The function that builds the graph.

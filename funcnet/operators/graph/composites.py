@@ -15,7 +15,7 @@ __all__ = ["contiguous", "einsum_pair", "linear", "matmul", "reduced", "reshape"
 
 
 def contiguous(tape: Tape, x: TapeValue) -> TapeValue:
-    """Copy an array unless its entries are in the order of their indices."""
+    """Return a contiguous copy of an array, or the array itself if it is already contiguous."""
     return x if x.is_contiguous else tape.run("clone", x)
 
 
@@ -110,7 +110,7 @@ def _expanded(tape: Tape, x: TapeValue, batch: Sequence[int], matrix: tuple[int,
 
 
 def einsum_pair(tape: Tape, a: TapeValue, b: TapeValue, dims: tuple[Any, Any]) -> TapeValue:
-    """A product over any dimensions of two arrays, in the form in which `torch.einsum` computes it.
+    """A product over any dimensions of two arrays, computed as by `torch.einsum`.
 
     Args:
         dims: the dimension numbers of `lax.dot_general`.

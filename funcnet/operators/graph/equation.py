@@ -22,7 +22,7 @@ class Equation:
         given: its operands.
         tape: where nodes are made.
         consumers: {variable: the equations that use it}, with None for the results of the jaxpr.
-        known: {variable: value}. A rule that computes a later equation too puts its result here.
+        known: {variable: value}. If a rule also computes a later equation, it puts the result here.
     """
 
     eqn: Any
@@ -44,7 +44,7 @@ class Equation:
         return isinstance(self.eqn.invars[place], Literal) and not self.given[place].shape
 
     def next_equation(self, eqn: JaxprEqn) -> Any:
-        """Return the equation that alone uses the result of `eqn`, or None."""
+        """Return the equation that uses the result of `eqn`, or None if no equation or more than one uses it."""
         users = self.consumers.get(eqn.outvars[0], [])
         return users[0] if len(users) == 1 else None
 
@@ -55,7 +55,7 @@ class Equation:
         return [self._laid_out(one) for one in results]
 
     def _laid_out(self, result: jax.Array) -> Any:
-        """Return the result of an element-wise operation in the order in memory of its operands, as torch does."""
+        """Return the result of an element-wise operation with the memory layout of its operands, as torch does."""
         array = to_array(result)
         for one in self.given if self.name in POINTWISE else ():
             if one.shape == array.shape and not one.is_contiguous:

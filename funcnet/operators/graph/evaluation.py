@@ -1,8 +1,9 @@
-"""Evaluation of a jaxpr, equation by equation, on values that carry the node which receives their gradient.
+"""Evaluate a jaxpr, equation by equation, on values that refer to the node that receives their gradient.
 
-A recorded call runs its plan. The program of any other call (`jit`, `remat`, `cond`, loops) is opened, and a loop runs
-step by step, as torch sees a Python loop. Every other equation has a rule in `primitives.py`. The values are those that
-JAX computes; a plan computes only what lies between its arguments and its results.
+A recorded call runs its plan. For any other call (`jit`, `remat`, `cond`, loops), the equations inside it are
+evaluated, and a loop runs step by step, like a Python loop in torch. Every other equation has a rule in
+`primitives.py`. All values are those that JAX computes, except that a plan computes the intermediate values between its
+arguments and its results.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -107,12 +108,12 @@ def _constant(literal: Any) -> TapeValue:
 
 
 def _function_name(params: Mapping[str, Any]) -> str:
-    """Return the name of a function with a derivative of its own."""
+    """Return the name of a function that defines its own derivative."""
     return str(getattr(params["call_jaxpr"].jaxpr.debug_info, "func_name", ""))
 
 
 def _in_order(array: jax.Array | np.ndarray) -> Any:
-    """Return an array whose entries are in memory in the order of their indices."""
+    """Return a contiguous array."""
     return array.copy(order="C") if isinstance(array, np.ndarray) and not array.flags.c_contiguous else array
 
 
@@ -126,7 +127,7 @@ def _to_value(one: object) -> Any:
 
 
 def _with_array(planned: TapeValue | None, array: NDArray[Any]) -> TapeValue:
-    """Return a planned value with the numbers that the function computed, in the order in memory of the plan."""
+    """Return a planned value with the numbers that the function computed, in the memory layout that the plan gave."""
     if not isinstance(planned, TapeValue):
         return TapeValue(array)
     if planned.array is array or planned.is_contiguous or planned.shape != array.shape:

@@ -19,7 +19,7 @@ class BackwardNode:
             and the number of that node's output, or None where no gradient flows.
         outputs: shape and dtype of each result of the operation, whose gradients the node receives.
         saved: {torch's name without "_saved_": what is kept for the backward pass}.
-        number: the sequence number. Later operations have higher numbers. That of `AccumulateGrad` is -1.
+        number: the sequence number. Later operations have higher numbers. The number of an `AccumulateGrad` is -1.
         path: the path of the argument, for `AccumulateGrad`.
         is_torchs: whether torch has a node with this name.
     """
@@ -52,9 +52,9 @@ Edge = tuple[BackwardNode, int]
 def execution_order(roots: Sequence[Edge]) -> list[BackwardNode]:
     """Return all nodes in the order in which torch's engine runs them.
 
-    A node is ready when all nodes that pass a gradient to it have run. Of the nodes that are ready, that with the
-    highest sequence number runs first, and `AccumulateGrad` before all others. Torch keeps them in a heap
-    (`std::priority_queue`), which also determines the order of several `AccumulateGrad`.
+    A node is ready when all nodes that pass a gradient to it have run. `AccumulateGrad` nodes run first, and then the
+    ready node with the highest sequence number. Torch keeps the ready nodes in a heap (`std::priority_queue`), which
+    also determines the order of several `AccumulateGrad` nodes.
 
     Reference: torch/csrc/autograd/engine.cpp, `Engine::evaluate_function`.
     """
@@ -97,7 +97,9 @@ def _reachable(roots: Iterable[Edge]) -> list[BackwardNode]:
 
 
 class _Heap:
-    """`std::priority_queue` as libstdc++ implements it, because equal elements leave it in an order of its own."""
+    """`std::priority_queue` as libstdc++ implements it, because the order in which equal elements are removed depends
+    on the implementation.
+    """
 
     def __init__(self) -> None:
         self.items: list[BackwardNode] = []

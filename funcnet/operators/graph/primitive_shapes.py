@@ -1,7 +1,7 @@
-"""The nodes of JAX's primitives that reduce arrays, or change shapes and places.
+"""The nodes of JAX's primitives that reduce arrays, change shapes, or move entries.
 
-Where one torch function is several equations (a mean is a sum and a quotient; `x[0]` is a slice and a squeeze), a rule
-reads the equations that follow.
+Some torch functions are several equations in JAX: a mean is a sum and a quotient, and `x[0]` is a slice and a squeeze.
+The rule of the first equation then also reads the equations that follow.
 """
 
 import math
@@ -17,7 +17,9 @@ __all__ = ["SHAPE_RULES"]
 
 
 def _sum(equation: Equation) -> list[TapeValue]:
-    """A sum, or a mean if the quotient by the number of entries follows; with `keepdim` if the axes come back."""
+    """A sum, or a mean if a division by the number of entries follows. `keepdim` is True if the axes are then added
+    again.
+    """
     (x,), tape = equation.given, equation.tape
     axes = tuple(int(axis) for axis in equation.params["axes"])
     count = math.prod(x.shape[axis] for axis in axes)
@@ -128,7 +130,7 @@ def _squeeze(equation: Equation) -> list[TapeValue]:
 
 
 def _slice(equation: Equation) -> list[TapeValue]:
-    """A slice for each dimension; an entry of a dimension that a `squeeze` then removes is `select`."""
+    """A slice for each dimension. If a `squeeze` then removes the dimension, the node is that of `select`."""
     (x,), params = equation.given, equation.params
     starts, ends = params["start_indices"], params["limit_indices"]
     steps = params["strides"] or (1,) * x.ndim

@@ -1,4 +1,4 @@
-"""The nodes of JAX's primitives: what torch would record for the same code in torch's functions."""
+"""The nodes of JAX's primitives, which are those that torch would record for the same code."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def _one(operation: str, **settings: Any) -> Rule:
 
 
 def _commutative(operation: str, **settings: Any) -> Rule:
-    """The rule of a sum or a product. Torch puts a number behind the tensor: `2 * x` is `x * 2`."""
+    """The rule of a sum or a product. Torch puts a number after the tensor: `2 * x` is `x * 2`."""
 
     def rule(equation: Equation) -> list[TapeValue]:
         given = equation.given[::-1] if equation.is_number(0) else equation.given
@@ -118,7 +118,7 @@ def _maximum(equation: Equation) -> list[TapeValue]:
     return [equation.tape.run(operation, *equation.given, out=equation.arrays()[0])]
 
 
-FUNCTIONS: dict[str, Rule] = {"relu": _rectified}  # functions of JAX with derivatives of their own
+FUNCTIONS: dict[str, Rule] = {"relu": _rectified}  # JAX's functions that define their own derivatives
 _UNARY = (
     "exp log tanh sin cos tan asin acos atan sinh cosh asinh acosh atanh sqrt rsqrt log1p expm1 erf erfc neg abs sign "
     "floor ceil round exp2 lgamma digamma"

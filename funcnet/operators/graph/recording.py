@@ -1,12 +1,12 @@
-"""Recording of the calls of functions while a function of the user is traced.
+"""Record the calls of funcnet's functions while a function of the user is traced.
 
 A jaxpr shows what a function computes, but not which functions were called: `linear` is a product and a sum. `recorded`
-wraps a function so that two equations mark where its equations begin and end while a graph is recorded. They have a
-number, under which the `Recorder` keeps the name of the function and its arguments. At all other times the wrapper only
-looks up a context variable.
+wraps a function so that two equations mark where its equations begin and end while a graph is recorded. Both equations
+have the same number, under which the `Recorder` stores the name of the function and its arguments. At all other times
+the wrapper only looks up a context variable.
 
-This context variable is the only hidden state of the package. The functions cannot be told in another way that a graph
-is recorded, because the user's function calls them. JAX's own tracing context works in the same way.
+This context variable is the only hidden state of the package. The user's function calls the recorded functions, so
+nothing else can tell them that a graph is being recorded. JAX's own tracing context works in the same way.
 """
 
 import contextlib
@@ -33,8 +33,8 @@ def recorded(function: F, name: str | None = None, is_beside: bool = False) -> F
     Args:
         function: the function.
         name: the name of its plan; the default is the name of the function.
-        is_beside: whether the function keeps its name in its module. Pickle then finds the wrapper as an attribute of
-            the function.
+        is_beside: whether the name in the module still refers to the function and not to the wrapper. Pickle then finds
+            the wrapper as an attribute of the function.
 
     Example:
         >>> twice = recorded(lambda x: 2 * x, name="twice")
@@ -68,7 +68,7 @@ def recording(recorder: "Recorder | None") -> Iterator[None]:
 
 @dataclass(frozen=True)
 class OperandNumber:
-    """Stands for an array in recorded arguments: its number among the operands of `BEGIN`."""
+    """A placeholder for an array in recorded arguments: its number among the operands of `BEGIN`."""
 
     index: int
 
@@ -106,7 +106,8 @@ class Recorder:
     Args:
         planned: names of the functions that have a plan. Calls of other functions are not recorded, but the calls
             inside them are.
-        unplanned: {function: a keyword argument with which it has no plan, unless it is a function with a plan}.
+        unplanned: {function: a keyword argument}. A call with this argument has no plan, unless the argument is a
+            function with a plan.
     """
 
     def __init__(self, planned: Mapping[str, Any], unplanned: Mapping[str, str]):
@@ -117,8 +118,8 @@ class Recorder:
     def call(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function between two equations that mark where its equations begin and end.
 
-        The function is not traced by itself, because a layer among its arguments may draw random keys only in the trace
-        in which it is bound.
+        The function is not traced separately, because a layer among its arguments may draw random keys only in the
+        trace in which it is bound.
         """
         special = kwargs.get(self.unplanned.get(name, ""))
         if name not in self.planned or not (special is None or getattr(special, "__name__", "") in self.planned):
@@ -143,8 +144,8 @@ def _same(*operands: jax.Array, number: int) -> list[Any]:
 
 
 def _mark(name: str) -> Primitive:
-    """Return a primitive that returns its operands. Under `vmap` and in derivatives the marks vanish, so the call falls
-    apart into its operations.
+    """Return a primitive that returns its operands. Under `vmap` and in derivatives, the marks are removed, so the
+    graph shows the operations of the call.
     """
     made = Primitive(name)
     made.multiple_results = True

@@ -1,8 +1,8 @@
 """The tape, on which operations of torch are recorded as nodes.
 
 A plan runs torch's operations on a tape, one after the other, in the order in which torch runs them. The values are
-NumPy arrays, because their strides behave as those of tensors do, and torch's choice of operations depends on strides:
-a `reshape` of a transposed tensor copies it first.
+NumPy arrays, because torch's choice of operations depends on strides, and NumPy's strides behave like torch's. For
+example, a `reshape` of a transposed tensor copies the tensor first.
 """
 
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ class TapeValue:
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether the entries are in memory in the order of their indices."""
+        """Whether the array is contiguous."""
         return bool(self.array.flags.c_contiguous)
 
 
@@ -103,7 +103,7 @@ class Tape:
             name: its name in the table `ATEN`.
             *inputs: its tensors, in the order of the table: values, arrays, numbers, None, or lists of values.
             out: the results, if they are known already.
-            **settings: its other arguments, and what its node saves besides.
+            **settings: its other arguments, and other values that its node saves.
 
         Returns:
             A value, or a tuple of several.

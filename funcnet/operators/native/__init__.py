@@ -1,7 +1,7 @@
 """Kernels in C++ for operations that XLA computes slowly on CPU. They are operators, built when they are first used.
 
-FUNCNET_NATIVE=0 turns them off, and so does `with allowed(False):`, for programs that are traced inside it. Then, and
-without a compiler, XLA computes these operations.
+FUNCNET_NATIVE=0 turns them off. `with allowed(False):` turns them off for programs that are traced inside it. If they
+are off, or there is no compiler, XLA computes these operations.
 """
 
 from funcnet.operators.native.batchnorm import row_moments, scale_channels

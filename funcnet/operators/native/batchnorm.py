@@ -2,8 +2,8 @@
 
 Letters: `B batch, C channel, S positions`.
 
-A kernel computes sums for each image and channel, which are mapped dimensions, so devices share them without
-communication. XLA adds those of the images.
+A kernel computes sums for each image and channel. Images and channels are batch dimensions of the operator, so devices
+can divide them without communication. XLA adds the sums of the images.
 """
 
 import functools
@@ -23,8 +23,8 @@ Arrays = tuple[jax.Array, ...]
 
 
 def row_moments(x: jax.Array, count: int) -> Arrays:
-    """Return the mean over the last `count` dimensions of x, float32 (*, *S), the mean of the differences from it, and
-    the sum of squared differences from both.
+    """Return three arrays for x, float32 (*, *S): the mean over the last `count` dimensions, the mean of the
+    differences from this mean (its rounding error), and the sum of squared differences from the corrected mean.
 
     Example:
         >>> print(*row_moments(jnp.array([1.0, 3.0]), 1))
@@ -35,7 +35,7 @@ def row_moments(x: jax.Array, count: int) -> Arrays:
 
 
 def scale_channels(x: jax.Array, mean: jax.Array, rest: jax.Array, scale: jax.Array, shift: jax.Array) -> jax.Array:
-    """Return `(x - mean - rest) · scale + shift` for each channel. Its gradients keep x, and not the differences.
+    """Return `(x - mean - rest) · scale + shift` for each channel. The backward pass needs x, and not the differences.
 
     Args:
         x: float32 (B, C, *S).

@@ -1,7 +1,7 @@
 """Compile kernels in C++ once for each machine, and keep the libraries in the user's cache.
 
-The folder of a library has the digest of everything that determines it: the sources, the interface of XLA, the compiler
-with its options, and the processor.
+The folder of a library is named by a digest of everything that determines the library: the sources, the interface of
+XLA, the compiler with its options, and the processor.
 """
 
 import contextlib
@@ -53,7 +53,9 @@ class Library:
         return [*(FOLDER / file for file in self.files), *sorted(FOLDER.glob("*.h"))]
 
     def options(self) -> list[str]:
-        """Return the options that the package needs. They follow the sources, as linkers want it."""
+        """Return the options that the package needs. They follow the sources on the command line, because linkers
+        require this order.
+        """
         root = Path(sys.prefix)
         more = [f"-I{root / 'include'}", f"-L{root / 'lib'}", f"-l{self.links}", f"-Wl,-rpath,{root / 'lib'}"]
         return more if self.package else []
@@ -73,8 +75,8 @@ class Built:
 
 
 def build(one: Library) -> Built:
-    """Return a library, which is compiled on the first use. A compilation and its failure are reported in a line on
-    standard error. A failure is remembered, so it is not tried again with the same compiler.
+    """Return a library, which is compiled on the first use. A compilation or a failure prints a line on standard error.
+    A failed compilation is not tried again with the same compiler.
 
     The variable CXX chooses the compiler. Otherwise it is the first of g++, clang++ and c++, or that of the package
     `ziglang`.
@@ -144,7 +146,7 @@ def _private_folder(folder: Path) -> Path:
     """Create a folder that nobody else can write, because its libraries are loaded.
 
     Raises:
-        PermissionError: if it belongs to somebody else, or others can write it.
+        PermissionError: if it belongs to another user, or other users can write to it.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if hasattr(os, "getuid"):
@@ -170,7 +172,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _compile(one: Library, command: list[str], place: Path) -> None:
-    """Put the library, or the compiler's message, into the folder `place`, which appears whole."""
+    """Put the library, or the compiler's message, into the folder `place`. The folder is created atomically."""
     name = Path(command[0]).name
     line = f"funcnet: compiling the CPU kernels of {one.what} with {name}, once on this machine (about 10 s) …"
     print(line, file=sys.stderr, flush=True)

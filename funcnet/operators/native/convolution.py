@@ -3,8 +3,8 @@
 Letters: `B images, I in_channels, O out_channels, G groups, S spatial sizes, K kernel sizes, T sizes of the result`.
 
 A convolution and its two gradients are operators without derivatives, because each is a derivative of the others. The
-kernel's gradient is a sum over all images. It is computed for blocks of images, at least one for each device that has
-some of them, and XLA adds the blocks.
+gradient of the kernel is a sum over all images. It is computed for blocks of images, at least one block for each device
+that has images, and XLA adds the blocks.
 """
 
 import math

@@ -1,4 +1,6 @@
-"""Whether calls use the kernels in C++: on CPU, for float32, if they could be built, and not with FUNCNET_NATIVE=0."""
+"""Decide whether a call uses a kernel in C++. It does so on CPU, for float32, if the kernels could be built, unless
+FUNCNET_NATIVE=0.
+"""
 
 import ctypes
 import functools
@@ -73,8 +75,8 @@ def _built(name: str) -> Built:
 
 @once
 def targets(name: str) -> frozenset[str]:
-    """Register the kernels of a library with XLA, and return the names of their targets. There are none if they are
-    off.
+    """Register the kernels of a library with XLA, and return the names of their targets. If the kernels are off, there
+    are no names.
     """
     path = _built(name).library
     if path is None:
@@ -87,7 +89,8 @@ def targets(name: str) -> frozenset[str]:
 
 
 def describe() -> str:
-    """Return which kernels this process uses, for a record: digests and compilers, or why there are none.
+    """Return a text for the record of a run: the digests and compilers of the kernels that this process uses, or why it
+    uses none.
 
     Example:
         >>> isinstance(describe(), str)

@@ -3,8 +3,9 @@
 Letters: `R rows, D entries of a row, G groups, K channels of a group, S positions`.
 
 A kernel divides its work among the threads of XLA. The gradients of weight and bias are sums over all rows. A kernel
-returns them for blocks of rows, whose number depends on the shape only, and XLA adds the blocks. The dimensions before
-the rows of a block are mapped, so devices share them without communication.
+returns one sum for each block of rows, and XLA adds these sums. The number of blocks depends only on the shape. The
+dimensions before the rows of a block are batch dimensions of the operator, so devices can divide them without
+communication.
 """
 
 import math
@@ -99,7 +100,7 @@ def _operator(name: str, parameters: str, sizes: str, whole: str, centred: bool)
     forward = define(schema, f"{whole}, {sizes} -> {whole}, {moments}")
     forward.reference(_forward(axes, centred))
 
-    # The rows of a block have a dimension of their own, r; the groups of an image are such a block.
+    # The rows of a block have a separate dimension, r. The groups of an image are such a block.
     rows = whole if grouped else "... r d"
     kept = moments if grouped else ", ".join(["... r"] * count)
     sums = ", ".join(f"... {one}" for one in sizes.split(", "))
@@ -126,8 +127,8 @@ def _add_kernel(operator: Operator, target: str) -> None:
 
 
 def _moments(x: jax.Array, axes: tuple[int, ...], eps: float, centred: bool) -> Arrays:
-    """Return `1 / sqrt(var + eps)`. If the mean is subtracted, return before it the mean, and the mean of what remains,
-    a rounding error (1e-3 for values near 1e4).
+    """Return (1 / sqrt(var + eps),), or if `centred`, (mean, rest, 1 / sqrt(var + eps)). `rest` is the mean after the
+    subtraction of the mean, a rounding error (1e-3 for values near 1e4).
     """
     if not centred:
         return (lax.rsqrt((x * x).mean(axes) + eps),)
@@ -165,7 +166,7 @@ def _forward(axes: tuple[int, ...], centred: bool) -> Callable[..., Arrays]:
 def _gradients(
     gradient: jax.Array, input: jax.Array, moments: Arrays, weight: jax.Array, axes: tuple[int, ...], grouped: bool
 ) -> Arrays:
-    """Return the gradients of input, weight, and bias if there is a mean."""
+    """Return the gradients of input and weight, and if there is a mean, of bias."""
     normal, scale = _normal(input, moments, axes), jnp.expand_dims(moments[-1], axes)
     scaled = gradient * _wide(weight, axes)
     rest = scaled - normal * (scaled * normal).mean(axes, keepdims=True)
@@ -222,8 +223,8 @@ def _in_blocks(array: jax.Array, more: int) -> jax.Array:
 def _sum_of_blocks() -> Operator:
     """The sum over all dimensions but the last `keep`.
 
-    XLA adds in an order that depends on its flags. On one device, the sum is therefore written out, so that the bits of
-    a run do not depend on them.
+    XLA adds in an order that depends on its flags. On one device, the additions are therefore written out one by one,
+    so that the bits of a run do not depend on these flags.
     """
 
     def plain(parts: jax.Array, keep: int) -> jax.Array:
@@ -249,7 +250,7 @@ def _sum_of_blocks() -> Operator:
 
 
 def _second(axes: tuple[int, ...], centred: bool, grouped: bool) -> Callable[..., dict[str, jax.Array]]:
-    """The derivative of `backward`, as that of a function that computes the moments itself. Their own gradients are
+    """The derivative of `backward`, as if this operator computed the moments itself. The gradients of the moments are
     therefore zero.
     """
 

@@ -41,7 +41,7 @@ def follow(function: cst.FunctionDef, known: Known, given_back: Iterable[str] = 
 
 class _Run(FunctionWalk):
     def leave(self) -> None:
-        """Record the parameters in `given_back` that may refer to another value than the argument when the function
+        """Record the parameters in `given_back` that may refer to a different value from the argument when the function
         ends. Also record the changes in place that the arrays of these parameters lack in the ported code.
         """
         assert self.state is not None

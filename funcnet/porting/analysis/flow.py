@@ -61,7 +61,7 @@ class Flow:
             arrays contain the elements of the value in the ported code.
         inner: local names that functions inside the function read.
         mutated: {parameter whose storage is changed in place: True if the change is certain, False if it is possible}.
-        lost: parameters that the caller needs, but that may refer to another value when the function ends.
+        lost: parameters that the caller needs, but that may refer to a different value when the function ends.
     """
 
     misses: set[Miss] = dataclasses.field(default_factory=set)

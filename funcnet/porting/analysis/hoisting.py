@@ -50,8 +50,8 @@ def line_before(
         return isinstance(node, _LITERALS) or (isinstance(node, cst.Name) and known and not known & _CHANGEABLE)  # type: ignore[return-value]
 
     def comes_first(node: cst.CSTNode, above: cst.CSTNode) -> bool:
-        """Return whether `node` is always evaluated when its parent `above` is, and whether the parts of `above` that
-        are evaluated earlier have values that the call does not change.
+        """Return whether a call in `node` can be moved before its parent `above`. For this, `node` must be evaluated
+        whenever `above` is, and the call must not change the parts of `above` that are evaluated earlier.
         """
         if isinstance(above, cst.IfExp):
             return node is above.test

@@ -53,8 +53,8 @@ class Value:
         version: the token of the assignment that gave the name its value. A change of the value in place keeps this
             token.
         frame: the `version` of the name whose array contains the elements of the value in the ported code. A name in
-            `Flow.homes` has an array of its own, and `frame` equals `version`. Any other name is a view of a second
-            name, and `frame` is the `version` of the second name.
+            `Flow.homes` has its own array, and `frame` equals `version`. Any other name is a view of a second name, and
+            `frame` is the `version` of the second name.
         atoms: the storages that the value may share or contain. Names whose atoms overlap may share storage.
         origin: the name and the subscript from which the value was taken, or None if it was not taken in one step.
         stale: (change, name, sure) for each change in place that the array of `name` lacks in the ported code. `sure`

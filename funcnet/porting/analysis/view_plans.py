@@ -30,7 +30,8 @@ _ADVICE = "Assign the changed array to each name that is read later."
 
 @dataclasses.dataclass
 class ViewPlan:
-    """What the port writes for changes in place through views. Names and attributes of self are given as texts.
+    """A plan of what the port writes for changes in place through views. Names and attributes of self are given as
+    texts.
 
     Attributes:
         starts: name nodes that the port replaces with `tl.positions(name)`.
@@ -174,8 +175,8 @@ class _Planner:
     # --------------------------------------------------------------------------------------------------- first form
 
     def _wanted(self) -> dict[cst.CSTNode, set[str]]:
-        """Return {change in place: names whose arrays lack the change in the port}. Block each change for which this is
-        not certain.
+        """Return a dict from each change in place to the names that would miss the change in the port. Block each
+        change for which this is not certain.
 
         Blocked changes are not in the result. Neither are names to which the port assigns the changed value anyway.
         """
@@ -387,7 +388,7 @@ class _Planner:
 
 
 def _head(node: cst.CSTNode) -> cst.CSTNode:
-    """Return a `for` statement without its block, because only its targets are wanted, or the node unchanged."""
+    """Return a `for` statement without its block, because only its targets are needed, or any other node unchanged."""
     return node.with_changes(body=cst.IndentedBlock([])) if isinstance(node, cst.For) else node
 
 

@@ -72,7 +72,7 @@ class Proof:
         construct: the expression that made the model.
         example: the expression for the arguments of `forward`.
         seconds: how long the proof took.
-        unrun: why the test for tensors that are changed under another name could not run, or "" if it ran.
+        unrun: the reason why the test for tensors that are changed under another name could not run, or "" if it ran.
     """
 
     checks: tuple[Check, ...]
@@ -227,7 +227,8 @@ def _is_pythons(value: object) -> bool:
 
 
 def _exported(ours: Loaded, expression: str, names: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {name: value} for those names in an expression that other files of the port than the main one define.
+    """Return {name: value} for the names in an expression that are defined in files of the port other than the main
+    file.
 
     The expression may also name a file, as in `layers.Norm(3)`.
     """

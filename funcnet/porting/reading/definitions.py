@@ -29,8 +29,7 @@ class Binding:
             an element of `node`, as in a loop, or the item at `path` of an element. "parameter" is an argument, and
             `node` is the Param. "definition" is a class or function, which is `node`. "other" is anything else.
         node: the expression, the Param, or the definition.
-        path: indices of the item of the value that the name gets, if the target is a tuple. A starred target has the
-            index None.
+        path: if the target is a tuple, the indices of the item that the name gets. A starred target has the index None.
         operator: the operator of an augmented assignment, or None.
     """
 

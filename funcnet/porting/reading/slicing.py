@@ -137,8 +137,8 @@ def module_tree(slice_: Slice, source: ModelSource) -> cst.Module:
     """Return the kept parts of a file as a new module, whose statements are nodes of the original tree.
 
     The module still contains the nodes in `SlicedFile.removed`. The comments at the head of the file are kept even if
-    the import below them is not. In this case, the first kept line is a copy that begins with these comments, and only
-    the small statements in the line are nodes of the original tree.
+    the import below them is not. The first kept line is then a copy to which these comments are added. The copy is not
+    a node of the original tree, but the small statements in it are.
 
     Args:
         slice_: the slice.

@@ -158,10 +158,10 @@ class Package:
     """The files of the package to which a source belongs. Each file is read once, when a name refers to it.
 
     The package includes the folders above the first file, as long as each of them has an `__init__.py`. A relative
-    import shows that further folders belong to the package, even without an `__init__.py`. An absolute import shows the
-    same if it begins with the name of a folder above the file, and this folder has an `__init__.py` or the imported
-    file. Modules of the repository next to the first file or above it (`from utils.layers import Block`) also belong to
-    the package. Installed packages next to the file do not belong to it.
+    import shows that further folders belong to the package, even without an `__init__.py`. So does an absolute import
+    that begins with the name of a folder above the file, if this folder has an `__init__.py` or the imported file.
+    Modules of the repository next to the first file or above it (`from utils.layers import Block`) also belong to the
+    package. Installed packages next to the file do not belong to it.
 
     Args:
         path: the file to read first.
@@ -256,8 +256,8 @@ class Package:
         return None if home is None else home.joinpath(*module.split("."))
 
     def claim(self, source: ModelSource, top: str) -> None:
-        """Add a top-level module to the package if its file lies in the folder of the source, or in a folder above it
-        in the same repository.
+        """Add a top-level module to the package if its file is in the folder of the source, or in a folder above it in
+        the same repository.
         """
         if top in self._homes or top in _SHARED:
             return

@@ -39,7 +39,7 @@ class Reference:
 
 @dataclasses.dataclass
 class Uses:
-    """What some code uses.
+    """The names that a piece of code uses.
 
     Attributes:
         references: the expressions that refer to global names, and the imports inside functions.

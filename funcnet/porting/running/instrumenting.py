@@ -103,7 +103,7 @@ class _Instrument(ast.NodeTransformer):
 
     def visit(self, node: ast.AST) -> ast.AST:
         if isinstance(node, ast.JoinedStr | ast.pattern):
-            return node  # before Python 3.12, expressions in an f-string have no places of their own
+            return node  # before Python 3.12, expressions in an f-string have no positions
         recorded = isinstance(node, _RECORDED) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
         if recorded and isinstance(node, ast.Name):
             recorded = node.id not in ("super", "__class__")

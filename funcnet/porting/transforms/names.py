@@ -167,7 +167,7 @@ def _of_device(original: cst.Attribute, context: RewriteContext) -> cst.BaseExpr
 
 
 def _owner(node: cst.BaseExpression, context: RewriteContext) -> str:
-    """Return the first part of the name of a rule for an attribute of an expression: "finfo", "dtype" or "Tensor"."""
+    """Return the first part of the rule's name for an attribute of `node`: "finfo", "dtype" or "Tensor"."""
     if isinstance(node, cst.Call) and context.qualified(node.func) == "torch.finfo":
         return "finfo"
     return "dtype" if context.fact(node).is_only("dtype") else "Tensor"

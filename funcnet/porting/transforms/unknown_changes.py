@@ -35,7 +35,7 @@ def augmented(original: cst.AugAssign, updated: cst.AugAssign, context: RewriteC
 
 
 def _may_be_held(value: cst.BaseExpression) -> bool:
-    """Return whether another name than the assigned one may also refer to the value of an expression."""
+    """Return whether a name other than the assigned one may also refer to the value of an expression."""
     if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
         return value.func.attr.value in _VIEWS
     return isinstance(value, cst.Name | cst.Attribute | cst.Subscript)

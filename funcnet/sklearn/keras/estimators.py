@@ -32,7 +32,7 @@ class KerasMaker:
     Attributes:
         where: name of the estimator, for messages.
         model: the function.
-        optimizer, loss: those of a model that is not compiled.
+        optimizer, loss: the optimizer and the loss for a model that is not compiled.
         shape: shape of a row.
     """
 

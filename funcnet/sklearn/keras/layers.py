@@ -74,7 +74,7 @@ class Layer:
     """The base class of layers.
 
     Attributes:
-        input_shape: declared shape of a row before this layer. It is compared with the data; None in it stands for any
+        input_shape: declared shape of a row before this layer. It is compared with the data. An entry None means any
             size.
         input_dim: number of features, for `input_shape=(input_dim,)`.
         name: name of the layer in the parameters.
@@ -250,7 +250,7 @@ class Flatten(Layer):
 
 @dataclasses.dataclass
 class BatchNormalization(Layer):
-    """BatchNorm of the last axis, whose running variance is biased, as Keras's.
+    """BatchNorm over the last axis, with a biased running variance, as in Keras.
 
     Rows that only fill the last batch of an epoch do not count.
 

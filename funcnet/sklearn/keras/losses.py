@@ -107,7 +107,7 @@ def row_loss(loss: object) -> RowLoss:
     """Return a function of (outputs, targets) that computes one loss for each row.
 
     Args:
-        loss: the name of a loss, also in Keras's spelling of classes, or a function `loss(y_true, y_pred)`.
+        loss: the name of a loss, which may be the name of Keras's class, or a function `loss(y_true, y_pred)`.
 
     Raises:
         ValueError: if the name is unknown.
@@ -144,7 +144,7 @@ def _swapped(loss: Callable[[Any, Any], jax.Array]) -> RowLoss:
 
 
 def _pair(outputs: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return both as (B, targets), in the dtype of the outputs."""
+    """Return outputs and targets as (B, targets), in the dtype of the outputs."""
     if outputs.size != targets.size:
         raise ValueError(
             "loss: the numbers of outputs and targets differ; expected for each row the number of its targets, "

@@ -149,7 +149,7 @@ class _Chain(nn.Module):
     Args:
         modules: the layers by name.
 
-    Call: (B, …) -> (B, …). `mask` (B,) tells the rows that count for BatchNorm.
+    Call: (B, …) -> (B, …). `mask` (B,) marks the rows that count for BatchNorm.
     """
 
     def __init__(self, modules: dict[str, nn.Module]):

@@ -36,7 +36,7 @@ class PaddedRows(BatchedDataset):
 
     def __getitems__(self, indices: Sequence[int]) -> dict[str, NDArray[Any]]:
         """Return the batch that contains the rows with these indices, padded; see `Rows.fill`. The length depends on
-        all rows, also on those that are not read.
+        all rows, including those that are not read.
         """
         chosen = np.asarray(indices, np.int64)
         length = self.lengths[np.searchsorted(self.lengths, self.rows.lengths[chosen].max())]

@@ -57,7 +57,7 @@ def open_images(data: Path | None, image_size: int = 64) -> LabelledImages:
     digits.
 
     The images of a folder are resized to a height and width of `image_size` pixels. Hidden files and folders are left
-    out. A missing or empty folder, a damaged file, a class that occurs only in the test images, parts with other names
+    out. A missing or empty folder, a damaged file, a class that occurs only in the test images, parts with names other
     than train/ and test/ (or val/), and a missing scikit-learn raise a `RunError`.
 
     >>> found = open_images(None)

@@ -83,8 +83,8 @@ def remove_damaged(build: BuildState, checked: Known) -> list[str]:
 
 
 def intact_files(folder: Path) -> dict[tuple[str, int, int], str]:
-    """Return the files of a complete data directory, all of which are intact, with a digest of what they are made from,
-    as a `Known`.
+    """Return the files of a complete data directory as a `Known`: each with a digest of what it is made from. All files
+    must be intact.
     """
     manifest = read_manifest(folder)
     assert manifest is not None and manifest.files is not None

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 __all__ = ["HEAD", "drop_shared_sentences", "plain_head", "plain_sentences", "split_documents"]
 
 LEAST = 2  # training documents, and also held-out ones; from a single one, no random next sentence can be drawn
-SHARED_WORDS = 8  # words; a repeated sentence of this length was copied, and is no set phrase ("God bless America.")
+SHARED_WORDS = 8  # words; a repeated sentence of this length was copied, and is not a set phrase ("God bless America.")
 MOST = 4_000_000  # characters held out from a corpus of any size: about 8,000 pairs, which every evaluation reads
 HEAD = 10  # letters; few different sentences have the same first ten letters
 NO_LETTERS = re.compile(r"[^\w\n]+|_+")

@@ -1,5 +1,5 @@
-"""What is known of files that have not changed since they were read, so that an unchanged corpus, and data that were
-checked before, are not read again.
+"""A record of files that were read before, so that an unchanged corpus, or data that were already checked, need not be
+read again.
 
 A file is unchanged if its path, its size and its modification time in nanoseconds are the same. A corpus file that was
 modified shortly before it was read is not recorded: on some file systems, another change in the same moment would not
@@ -54,8 +54,9 @@ def write_known(file: Path, known: Known) -> None:
 
 
 def known_layout(file: Path, sources: Iterable[Path], guess: Callable[[], TextLayout]) -> TextLayout:
-    """Return the layout of the text in some files. The function `guess` reads the files, and is called only if `file`,
-    which `write_layout` wrote, does not have their layout, or if one of them is new or has changed."""
+    """Return the layout of the text in some files. The layout is read from `file`, which `write_layout` wrote. If it is
+    not in `file`, or if a file of the text is new or has changed, the function `guess` reads the text.
+    """
     key, known = json_digest([key_of(source) for source in sources]), _layouts(file)
     for layout in get_args(TextLayout):
         if known.get(key) == layout:

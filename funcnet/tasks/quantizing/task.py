@@ -137,7 +137,7 @@ class QuantizationTask(Task):
     def _compared(
         self, model: tuple[Any, Any], ranges: Mapping[str, QParams], nets: Mapping[int, QuantizedNet]
     ) -> LayerLosses:
-        """Compare the layers of both models on some rows of the first batch, each of which is a batch of its own."""
+        """Compare the layers of both models on some rows of the first batch. Each of these rows is a separate batch."""
         source = self.source
         arrays = as_inputs(source.arguments(next(iter(self.batches(self.settings.run.seed)(0)))), "quantize")
         fitting, arrays = pad_rows(source.examples, arrays)
@@ -189,8 +189,8 @@ def pad_rows(
 ) -> tuple[int, tuple[np.ndarray, ...]]:
     """Return the key of the net that can run a batch, and the arrays of the batch in the shapes and dtypes of this net.
 
-    Training pads its rows to other lengths than those of the nets. Such rows are padded with zeros to the length of the
-    next net, as `IntegerModel` does, or cut to the length of the longest net.
+    Training pads its rows to lengths that differ from those of the nets. Such rows are padded with zeros to the length
+    of the next net, as `IntegerModel` does, or cut to the length of the longest net.
 
     Args:
         examples: `TrainedModel.examples`.

@@ -1,8 +1,8 @@
 """Plans: for each function of `funcnet.functional`, the operations of torch that it runs on CPU.
 
-A plan is called with the tape, the results of the function, the function, and the arguments under their names, in which
-arrays are values. It returns values in the structure of the results. Their numbers are replaced by those of the
-results.
+A plan is called with the tape, the results of the function, the function, and its arguments by name, with a `TapeValue`
+in place of each array. It returns such values in the structure of the results. Their entries are then replaced by those
+of the results.
 """
 
 from collections.abc import Mapping

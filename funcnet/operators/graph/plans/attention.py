@@ -57,7 +57,7 @@ def _sdpa(
     enable_gqa: bool = False,
     out: NDArray[Any] | None = None,
 ) -> TapeValue:
-    """One operation where torch has a fused one for CPU, otherwise a product, a softmax and a product."""
+    """One operation if torch has a fused operation for CPU, otherwise a product, a softmax and a product."""
     widths = {one.shape[-1] for one in (query, key, value)}
     is_fused = rate == 0 and {query.ndim, key.ndim, value.ndim} == {4} and len(widths) == 1
     is_fused = is_fused and (mask is None or not mask.requires_grad) and not enable_gqa
@@ -322,8 +322,8 @@ def attend(
 
 
 def _heads_first(tape: Tape, x: TapeValue) -> TapeValue:
-    """Move the heads (B, L, H, E) in front of the sequence, right after the operation that computed them: transformers
-    does so before it computes the next projection.
+    """Move the heads (B, L, H, E) in front of the sequence, right after the operation that computed them, because
+    transformers moves them before it computes the next projection.
     """
     found = tape.run("transpose.int", x, dim0=1, dim1=2)
     if x.edge is None or found.edge is None or x.edge[0].number < 0:

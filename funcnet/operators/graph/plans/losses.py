@@ -22,7 +22,7 @@ NUMBERS = {"none": 0, "mean": 1, "sum": 2}
 
 
 def _reduction(given: Mapping[str, Any]) -> str:
-    """Return the reduction, which older programs give as two booleans."""
+    """Return the reduction, which older programs pass as two booleans."""
     average, reduce = given.get("size_average"), given.get("reduce")
     if average is None and reduce is None:
         return str(given["reduction"])
@@ -32,7 +32,7 @@ def _reduction(given: Mapping[str, Any]) -> str:
 
 
 def _single(operation: str, *tensors: str, settings: tuple[str, ...] = ()) -> Plan:
-    """Return the plan of a loss that is one operation, reduction included."""
+    """Return the plan of a loss that is a single operation, including the reduction."""
 
     def plan(
         tape: Tape,
@@ -53,7 +53,7 @@ def _single(operation: str, *tensors: str, settings: tuple[str, ...] = ()) -> Pl
 
 
 def _weighted(operation: Plan, unweighted: Callable[..., TapeValue], divides: bool) -> Plan:
-    """Return the plan of a loss of which each entry may have a weight."""
+    """Return the plan of a loss whose entries may have weights."""
 
     def plan(
         tape: Tape,

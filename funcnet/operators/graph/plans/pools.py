@@ -20,7 +20,7 @@ def _bare(given: object) -> Any:
 
 
 def _with_indices(function: Callable[..., Any], result: Any, arguments: dict[str, Any]) -> tuple[Any, Any]:
-    """Return the results of a function and its indices, which are computed again if it has not returned them."""
+    """Return the results of a function and its indices. If it has not returned indices, it is called again."""
     if isinstance(result, tuple):
         return result
     again = function(**{name: _bare(one) for name, one in arguments.items()} | {"return_indices": True})
@@ -28,7 +28,9 @@ def _with_indices(function: Callable[..., Any], result: Any, arguments: dict[str
 
 
 def _stride(given: int | Sequence[int] | None, size: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the steps of a window. Torch notes none if they are the size of the window, except in one dimension."""
+    """Return the stride of a window. If the stride is not given, torch records an empty one, or in one dimension the
+    size of the window.
+    """
     if given is not None:
         return numbers(given, len(size))
     return size if len(size) == 1 else ()

@@ -15,7 +15,7 @@ __all__ = ["PRODUCTS", "numbers", "spread_over"]
 
 
 def numbers(given: float | Sequence[float | None] | None, count: int) -> tuple[Any, ...]:
-    """Return `count` numbers: those that are given, or one for all dimensions."""
+    """Return `count` numbers. A single number is used for all dimensions."""
     found = tuple(given) if isinstance(given, Sequence | np.ndarray) else (given,) * count
     return found * count if len(found) == 1 else found
 
@@ -153,7 +153,7 @@ def embedding_bag(
 def _bags(
     ids: NDArray[Any], starts: NDArray[Any], has_end: bool, padding: int, mode: int, weight: TapeValue
 ) -> dict[str, Any]:
-    """Return the bag of each id, the size of each bag, and the place of the maximum in each column."""
+    """Return the bag of each id, the size of each bag, and the index of the maximum in each column."""
     bags = len(starts) - has_end
     which = np.searchsorted(starts[:bags], np.arange(len(ids)), side="right") - 1
     sizes = np.bincount(which[ids != padding], minlength=bags)

@@ -180,7 +180,7 @@ def _weights(given: Sequence[TapeValue], has_biases: bool) -> list[Any]:
 
 
 def _states(tape: Tape, given: Sequence[TapeValue], is_fused: bool) -> Callable[[int], State]:
-    """Return a function from the number of a layer to its first state."""
+    """Return a function that takes the number of a layer and returns the initial state of the layer."""
     if is_fused:
         return lambda place: tuple(tape.run("select.int", one, dim=0, index=place) for one in given)
     parts = [tape.run("unbind.int", one, dim=0) for one in given]

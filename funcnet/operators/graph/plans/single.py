@@ -1,4 +1,4 @@
-"""Plans of functions that are one operation of torch, and of activations that are a few."""
+"""Plans of functions that are one operation of torch, and of activations that consist of a few operations."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
