@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from funcnet.settings import Range, check_ranges, defaults, flag, flat, with_helps
-from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings, SaveEvery
+from funcnet.train.setting_groups import DeviceSettings, LoopSettings, RunSettings, SaveEvery
 
 __all__ = ["EvaluationSettings", "ExampleSettings", "FinetuningSettings", "InputSettings", "UpdateSettings"]
 

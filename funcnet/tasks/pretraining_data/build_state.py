@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from funcnet.tasks.pretraining_data.data_settings import DataSettings
 from funcnet.tasks.pretraining_data.known_files import Known, key_of
 from funcnet.tasks.pretraining_data.manifest import (
     DataFiles,
@@ -17,7 +18,6 @@ from funcnet.tasks.pretraining_data.manifest import (
     write_manifest,
 )
 from funcnet.tasks.pretraining_data.process_pool import ProcessPool
-from funcnet.tasks.pretraining_data.settings import DataSettings
 from funcnet.tasks.pretraining_data.shard import digest_of
 from funcnet.text import Corpus
 

@@ -13,11 +13,11 @@ from typing import Annotated
 from funcnet.files import parse_json
 from funcnet.settings import Range
 from funcnet.tasks.pretraining_data.build import build
+from funcnet.tasks.pretraining_data.data_report import draw_data_report
+from funcnet.tasks.pretraining_data.data_settings import DataSettings
 from funcnet.tasks.pretraining_data.google_examples import export_examples, import_examples
 from funcnet.tasks.pretraining_data.progress import progress_bars
 from funcnet.tasks.pretraining_data.reader import check_data
-from funcnet.tasks.pretraining_data.report import draw_data_report
-from funcnet.tasks.pretraining_data.settings import DataSettings
 from funcnet.train import Interruption, Stopped
 
 __all__ = ["BuildData", "build_data", "export_data", "import_data", "report_data"]
