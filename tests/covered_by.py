@@ -12,7 +12,7 @@ COVERED_BY = {
     "cli/data.py": "tasks/pretraining_data/test_build.py",
     "cli/fill_mask.py": "tasks/pretraining/test_task.py",
     "cli/predict.py": "tasks/finetuning/test_task.py",
-    "cli/training.py": "tasks/pretraining/test_task.py tasks/finetuning/test_task.py",
+    "cli/resume.py": "tasks/pretraining/test_task.py tasks/finetuning/test_task.py",
     "comparison/{against_torch,comparison_table,differences,runs,torch_objects}.py": "test_comparison.py",
     "data/arguments.py": "data/test_dataloader.py data/torch_tests/test_torch_tests.py",
     "data/checks.py": "data/test_wrong_calls.py",

@@ -44,7 +44,8 @@ def main(arguments: list[str] | None = None) -> None:
         use_huge_pages()
     parsed = None
     with _signals(leave_installed=arguments is None):
-        from funcnet.cli.commands import moved_path_hint, parse  # takes about a second
+        from funcnet.cli.commands import parse  # takes about a second
+        from funcnet.cli.resume import moved_path_hint
 
         try:
             parsed = parse(given)
