@@ -21,6 +21,7 @@ import tyro
 
 __all__ = [
     "Range",
+    "annotated",
     "as_json",
     "check_ranges",
     "compose",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 Settings = TypeVar("Settings")
+Annotation = TypeVar("Annotation")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,6 +207,27 @@ def compose(kind: type[Settings], **values: object) -> Settings:
         start = {} if default is dataclasses.MISSING else flat(default)
         chosen[field.name] = compose(group, **{**start, **own})
     return kind(**chosen)
+
+
+def annotated(kind: type, annotation: type[Annotation]) -> dict[str, Annotation]:
+    """Return the annotations of a type that the settings of a command have.
+
+    Args:
+        kind: the dataclass of the command.
+        annotation: the type of the annotations, such as `Range`.
+
+    Returns:
+        {name: annotation}. Settings without such an annotation are left out.
+
+    Example:
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Command:
+        ...     steps: Annotated[int, Range(1)] = 10
+        >>> print(annotated(Command, Range)["steps"])
+        at least 1
+    """
+    hints = {name: hint for name, (_, hint) in _fields(kind).items()}
+    return {name: one for name, hint in hints.items() for one in _metadata(hint) if isinstance(one, annotation)}
 
 
 def check_ranges(settings: object, where: str, shown: Callable[[str], str] = flag) -> None:

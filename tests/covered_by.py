@@ -58,6 +58,7 @@ COVERED_BY = {
     "heads/buckets.py": "serving/test_inference.py",
     "heads/entities.py": "heads/test_metrics.py",
     "heads/fill_mask.py": "serving/test_inference.py",
+    "heads/input_settings.py": "serving/test_inference.py tasks/finetuning/test_task.py",
     "heads/reading/{examples,glue,squad,tables}.py": "heads/test_reading.py",
     "operators/binding.py": "operators/test_operator.py",
     "operators/graph/aten_values.py": "operators/graph/test_layers.py operators/graph/test_functions.py",

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import jax
 import numpy as np
@@ -37,10 +37,6 @@ class Choice(TrainedHead):
     extra_tokens = 3
     token_types = 2
     rows_together = True
-
-    @classmethod
-    def from_settings(cls, name: str, settings: Mapping[str, Any]) -> Self:
-        return cls(name, columns=Columns.from_settings(settings))
 
     @property
     def figures(self) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from tokenizers import Tokenizer
 
 from funcnet import nn
 from funcnet.heads.encoding import Encoded, TextEncoder
+from funcnet.heads.reading.examples import Columns
 from funcnet.tree import Params, State
 
 __all__ = [
@@ -206,7 +207,8 @@ class TrainedHead(Head):
     def from_settings(cls, name: str, settings: Mapping[str, Any]) -> Self:
         """Return the head that the settings of `funcnet finetune` describe. Its classes are set later, by `learn`."""
         known = {field.name for field in dataclasses.fields(cls)} - {"name", "labels", "metric", "pairs"}
-        return cls(**{key: value for key, value in settings.items() if key in known} | {"name": name})
+        values = {**settings, "columns": Columns.from_settings(settings)}
+        return cls(name, **{key: value for key, value in values.items() if key in known})
 
     def settings(self) -> dict[str, Any]:
         """Return the settings of the head that are stored in `finetuning.json`. The labels are omitted, because

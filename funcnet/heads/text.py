@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -28,6 +28,7 @@ from funcnet.heads.head import (
     softmax,
     warn_of_labels,
 )
+from funcnet.heads.input_settings import InputSettings, LongTexts
 from funcnet.heads.reading.examples import DEFAULT, Columns, TextExample, read_texts
 from funcnet.heads.reading.glue import GlueTask, glue_task, is_glues, read_glue
 
@@ -46,7 +47,7 @@ class TextHead(TrainedHead):
     """
 
     columns: Columns = DEFAULT
-    long_texts: Literal["cut", "parts"] = "cut"
+    long_texts: LongTexts = InputSettings.long_texts
     pairs: bool | None = None
     architecture = "BertForSequenceClassification"
     term = "label"
@@ -54,7 +55,7 @@ class TextHead(TrainedHead):
 
     @classmethod
     def from_settings(cls, name: str, settings: Mapping[str, Any]) -> Self:
-        head = super().from_settings(name, {**settings, "columns": Columns.from_settings(settings)})
+        head = super().from_settings(name, settings)
         glue = glue_task(settings["train"])
         return dataclasses.replace(head, metric=glue.metric) if glue and glue.is_number is cls.numbers else head
 

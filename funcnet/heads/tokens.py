@@ -54,10 +54,6 @@ class Tokens(TrainedHead):
     by_token = True
 
     @classmethod
-    def from_settings(cls, name: str, settings: Mapping[str, Any]) -> Self:
-        return cls(name, columns=Columns.from_settings(settings))
-
-    @classmethod
     def from_directory(cls, name: str, config: ModelConfig, settings: Mapping[str, Any]) -> Self:
         return dataclasses.replace(super().from_directory(name, config, settings), labels=label_names(config))
 
