@@ -26,6 +26,7 @@ __all__ = [
     "check_ranges",
     "compose",
     "defaults",
+    "differences",
     "flag",
     "flat",
     "from_record",
@@ -310,6 +311,18 @@ def from_record(kind: type[Settings], record: Mapping[str, Any], **given: object
     return compose(kind, **values)
 
 
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the differences between two nested records of settings, for an error message.
+
+    Example:
+        >>> differences({"steps": 100, "text": {"language": "en"}}, {"steps": 200, "text": {"language": "en"}})
+        ['steps was 100, now 200']
+    """
+    old, new = _dotted(before), _dotted(now)
+    shown = {name: [repr(side[name]) if name in side else "absent" for side in (old, new)] for name in old | new}
+    return [f"{name} was {was}, now {is_now}" for name, (was, is_now) in shown.items() if was != is_now]
+
+
 def as_json(value: object) -> Any:
     """Return a value in a form that JSON can represent, with paths as strings, tuples as lists, and NumPy's numbers as
     Python's.
@@ -327,6 +340,17 @@ def as_json(value: object) -> Any:
     if isinstance(value, Mapping):
         return {name: as_json(one) for name, one in value.items()}
     return value
+
+
+def _dotted(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Flatten a nested record to {dotted name: value}. Tuples become lists, as in JSON."""
+    found: dict[str, Any] = {}
+    for key, value in record.items():
+        if isinstance(value, Mapping):
+            found |= _dotted(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = list(value) if isinstance(value, tuple) else value
+    return found
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
