@@ -9,7 +9,6 @@ COVERED_BY = {
     "bridges/foreign.py": "bridges/test_from_nnx.py bridges/test_from_linen.py",
     "bridges/trees.py": "bridges/test_to_nnx.py bridges/test_to_linen.py",
     "cli/commands.py": "tasks/pretraining/test_task.py tasks/finetuning/test_task.py",
-    "cli/data.py": "tasks/pretraining_data/test_build.py",
     "cli/fill_mask.py": "tasks/pretraining/test_task.py",
     "cli/predict.py": "tasks/finetuning/test_task.py",
     "cli/resume.py": "tasks/pretraining/test_task.py tasks/finetuning/test_task.py",

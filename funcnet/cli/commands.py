@@ -10,7 +10,6 @@ from typing import Annotated, Any, NamedTuple
 
 import tyro
 
-from funcnet.cli.data import Data, run_data
 from funcnet.cli.export import ExportArguments, run_export
 from funcnet.cli.fill_mask import FillMaskArguments, run_fill_mask
 from funcnet.cli.port import PortArguments, run_port
@@ -22,6 +21,7 @@ from funcnet.tasks.features.command import FeaturesArguments, features
 from funcnet.tasks.finetuning.settings import FinetuningSettings
 from funcnet.tasks.images.settings import ImageSettings
 from funcnet.tasks.pretraining.settings import PretrainingSettings
+from funcnet.tasks.pretraining_data.commands import Data
 from funcnet.tasks.quantizing.settings import QuantizationSettings
 
 __all__ = ["COMMANDS", "Command", "Parsed", "ReplayArguments", "parse"]
@@ -78,7 +78,7 @@ class Parsed(NamedTuple):
 
 COMMANDS = {
     "pretrain": Command(PretrainingSettings, "funcnet.tasks.pretraining.task", "pretrain", "PretrainingTask"),
-    "data": Command(Data, "funcnet.tasks.pretraining_data.commands", run_data),
+    "data": Command(Data, "funcnet.tasks.pretraining_data.commands", Data.run),
     "finetune": Command(FinetuningSettings, "funcnet.tasks.finetuning.task", "finetune", "FinetuningTask"),
     "train-images": Command(ImageSettings, "funcnet.tasks.images.task", "train_images", "ImageTask"),
     "quantize": Command(QuantizationSettings, "funcnet.tasks.quantizing.task", "quantize_run", "QuantizationTask"),

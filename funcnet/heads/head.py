@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from funcnet import nn
+from funcnet import losses, nn
 from funcnet.heads.encoding import Encoded, TextEncoder
 from funcnet.heads.reading.examples import Columns
 from funcnet.tree import Params, State
@@ -247,9 +247,12 @@ class TrainedHead(Head):
         """Return {term of the loss: number of entries of a batch over which it is averaged} (see `train.step`)."""
         return {self.term: jnp.sum(batch["counted"].astype(jnp.float32))}
 
-    @abstractmethod
     def sums(self, outputs: jax.Array, batch: Batch) -> Sums:
-        """Return the loss and the metrics of a batch, as sums over its entries (see `train.step`)."""
+        """Return the loss and the metrics of a batch, as sums over its entries (see `train.step`). The base class
+        returns the cross-entropy and the number of correct predictions, for labels that are classes.
+        """
+        loss = losses.cross_entropy(outputs, batch["labels"]).sum
+        return {self.term: {"loss": loss, "accuracy": count_right(outputs, batch["labels"])}}
 
     def objective(self, net: nn.Module) -> Callable[..., tuple[Sums, Any]]:
         """Return the objective of a model with this head, for `train.make_step`."""

@@ -55,11 +55,11 @@ def f1_macro(labels: Values, predicted: Values) -> float:
     """
     labels, predicted = np.asarray(labels), np.asarray(predicted)
     if labels.ndim == 2:
-        pairs = [(labels[:, c], predicted[:, c]) for c in range(labels.shape[1])]
+        pairs = list(zip(labels.astype(bool).T, predicted.astype(bool).T, strict=True))
     else:
         classes = np.union1d(labels, predicted)
         pairs = [(labels == c, predicted == c) for c in classes]
-    return float(np.mean([_f1(int((a & b).sum()), int(a.sum()), int(b.sum())) for a, b in _as_bool(pairs)]))
+    return float(np.mean([_f1(int((a & b).sum()), int(a.sum()), int(b.sum())) for a, b in pairs]))
 
 
 def f1_micro(labels: Values, predicted: Values) -> float:
@@ -118,7 +118,3 @@ def _ranks(x: NDArray[Any]) -> NDArray[np.float64]:
 
 def _f1(both: int, labelled: int, predicted: int) -> float:
     return 2 * both / (labelled + predicted) if labelled + predicted else 0.0
-
-
-def _as_bool(pairs: Sequence[tuple[Any, Any]]) -> list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
-    return [(np.asarray(a, bool), np.asarray(b, bool)) for a, b in pairs]

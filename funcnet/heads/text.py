@@ -22,7 +22,6 @@ from funcnet.heads.head import (
     Output,
     Sums,
     TrainedHead,
-    count_right,
     label_names,
     learn_labels,
     softmax,
@@ -264,10 +263,6 @@ class Classify(TextHead):
 
     def target(self, example: TextExample) -> NDArray[Any]:
         return np.array(self.places(example)[0], np.int32)
-
-    def sums(self, outputs: jax.Array, batch: Batch) -> Sums:
-        loss = losses.cross_entropy(outputs, batch["labels"], batch["counted"]).sum
-        return {self.term: {"loss": loss, "accuracy": count_right(outputs, batch["labels"])}}
 
     def say(self, logits: NDArray[np.float64]) -> dict[str, Any]:
         """Return the class with the largest logit, and all probabilities.
