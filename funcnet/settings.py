@@ -21,10 +21,12 @@ import tyro
 
 __all__ = [
     "Range",
+    "annotated",
     "as_json",
     "check_ranges",
     "compose",
     "defaults",
+    "differences",
     "flag",
     "flat",
     "from_record",
@@ -33,6 +35,7 @@ __all__ = [
 ]
 
 Settings = TypeVar("Settings")
+Annotation = TypeVar("Annotation")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,6 +210,27 @@ def compose(kind: type[Settings], **values: object) -> Settings:
     return kind(**chosen)
 
 
+def annotated(kind: type, annotation: type[Annotation]) -> dict[str, Annotation]:
+    """Return the annotations of a type that the settings of a command have.
+
+    Args:
+        kind: the dataclass of the command.
+        annotation: the type of the annotations, such as `Range`.
+
+    Returns:
+        {name: annotation}. Settings without such an annotation are left out.
+
+    Example:
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Command:
+        ...     steps: Annotated[int, Range(1)] = 10
+        >>> print(annotated(Command, Range)["steps"])
+        at least 1
+    """
+    hints = {name: hint for name, (_, hint) in _fields(kind).items()}
+    return {name: one for name, hint in hints.items() for one in _metadata(hint) if isinstance(one, annotation)}
+
+
 def check_ranges(settings: object, where: str, shown: Callable[[str], str] = flag) -> None:
     """Check that every number is in its `Range`. None and the values of a `Literal` are accepted.
 
@@ -287,6 +311,18 @@ def from_record(kind: type[Settings], record: Mapping[str, Any], **given: object
     return compose(kind, **values)
 
 
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the differences between two nested records of settings, for an error message.
+
+    Example:
+        >>> differences({"steps": 100, "text": {"language": "en"}}, {"steps": 200, "text": {"language": "en"}})
+        ['steps was 100, now 200']
+    """
+    old, new = _dotted(before), _dotted(now)
+    shown = {name: [repr(side[name]) if name in side else "absent" for side in (old, new)] for name in old | new}
+    return [f"{name} was {was}, now {is_now}" for name, (was, is_now) in shown.items() if was != is_now]
+
+
 def as_json(value: object) -> Any:
     """Return a value in a form that JSON can represent, with paths as strings, tuples as lists, and NumPy's numbers as
     Python's.
@@ -304,6 +340,17 @@ def as_json(value: object) -> Any:
     if isinstance(value, Mapping):
         return {name: as_json(one) for name, one in value.items()}
     return value
+
+
+def _dotted(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Flatten a nested record to {dotted name: value}. Tuples become lists, as in JSON."""
+    found: dict[str, Any] = {}
+    for key, value in record.items():
+        if isinstance(value, Mapping):
+            found |= _dotted(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = list(value) if isinstance(value, tuple) else value
+    return found
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

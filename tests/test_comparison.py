@@ -13,7 +13,7 @@ import transformers
 import funcnet
 from funcnet import functional as F
 from funcnet import nn
-from funcnet.comparison.report import CallRow, Comparison
+from funcnet.comparison.comparison_table import CallRow, Comparison
 from funcnet.models import bert
 from funcnet.models.resnet import resnet18
 from tests import ported_models

@@ -1,35 +1,48 @@
 """The table of commands, and the function that parses a command line."""
 
+import dataclasses
 import functools
 import importlib
 import operator
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import tyro
 
-from funcnet.cli.data import Data, run_data
 from funcnet.cli.export import ExportArguments, run_export
 from funcnet.cli.fill_mask import FillMaskArguments, run_fill_mask
 from funcnet.cli.port import PortArguments, run_port
 from funcnet.cli.predict import Evaluate, Predict, run_evaluate, run_predict
-from funcnet.cli.replay import ReplayArguments, run_replay
-from funcnet.cli.training import (
-    moved_path_hint,
-    resumed_settings,
-    run_finetune,
-    run_pretrain,
-    run_quantize,
-    run_train_images,
-)
+from funcnet.cli.resume import resumed_settings
 from funcnet.serving.bench import BenchServe, bench_serve
+from funcnet.settings import with_helps
 from funcnet.tasks.features.command import FeaturesArguments, features
 from funcnet.tasks.finetuning.settings import FinetuningSettings
 from funcnet.tasks.images.settings import ImageSettings
 from funcnet.tasks.pretraining.settings import PretrainingSettings
+from funcnet.tasks.pretraining_data.commands import Data
 from funcnet.tasks.quantizing.settings import QuantizationSettings
 
-__all__ = ["COMMANDS", "Command", "Parsed", "moved_path_hint", "parse"]
+__all__ = ["COMMANDS", "Command", "Parsed", "ReplayArguments", "parse"]
+
+
+@with_helps
+@dataclasses.dataclass(frozen=True)
+class ReplayArguments:
+    """Repeat a training step that failed, and name the first layer whose output or gradient is not finite.
+
+    A run skips a step whose loss or gradient is not finite, and goes back to an earlier checkpoint after a spike in the
+    loss (--rewind-above). For each such step, the run writes a folder with the batch, the settings and the newest
+    checkpoint before the step. `funcnet replay` repeats the run from that checkpoint, on the same mesh. The command
+    needs the data of the run.
+
+    Exit codes: 0 the loss and the gradient norm are the same as in the run, bit for bit; 1 the loss or the gradient
+    norm differs; 2 an error.
+    """
+
+    bundle: tyro.conf.Positional[Path]
+    """Folder that the run wrote for the step, such as RUN/replay/step-00000042-batch-00000041."""
 
 
 class Command(NamedTuple):
@@ -37,14 +50,16 @@ class Command(NamedTuple):
 
     Attributes:
         settings: class of the command's settings.
-        run: function that runs the command and returns the exit code.
-        module: module that `run` imports. `parse` imports this module before `run` is called. `cli.main` explains the
-            reason.
+        module: module with the work of the command. `parse` imports this module before the command runs. `cli.main`
+            explains the reason.
+        run: function that runs the command and returns the exit code, or the name of this function in `module`.
+        task: for a training command, the name in `module` of the class that trains. Otherwise empty.
     """
 
     settings: type
-    run: Callable[[Any], int]
     module: str
+    run: Callable[[Any], int] | str
+    task: str = ""
 
 
 class Parsed(NamedTuple):
@@ -62,19 +77,19 @@ class Parsed(NamedTuple):
 
 
 COMMANDS = {
-    "pretrain": Command(PretrainingSettings, run_pretrain, "funcnet.tasks.pretraining.task"),
-    "data": Command(Data, run_data, "funcnet.tasks.pretraining_data.commands"),
-    "finetune": Command(FinetuningSettings, run_finetune, "funcnet.tasks.finetuning.task"),
-    "train-images": Command(ImageSettings, run_train_images, "funcnet.tasks.images.task"),
-    "quantize": Command(QuantizationSettings, run_quantize, "funcnet.tasks.quantizing.task"),
-    "replay": Command(ReplayArguments, run_replay, "funcnet.train.replay"),
-    "port": Command(PortArguments, run_port, "funcnet.cli.port"),
-    "predict": Command(Predict, run_predict, "funcnet.tasks.finetuning.predict"),
-    "evaluate": Command(Evaluate, run_evaluate, "funcnet.tasks.finetuning.predict"),
-    "features": Command(FeaturesArguments, features, "funcnet.tasks.features"),
-    "fill-mask": Command(FillMaskArguments, run_fill_mask, "funcnet.serving"),
-    "export": Command(ExportArguments, run_export, "funcnet.export"),
-    "bench": Command(BenchServe, bench_serve, "funcnet.serving"),
+    "pretrain": Command(PretrainingSettings, "funcnet.tasks.pretraining.task", "pretrain", "PretrainingTask"),
+    "data": Command(Data, "funcnet.tasks.pretraining_data.commands", Data.run),
+    "finetune": Command(FinetuningSettings, "funcnet.tasks.finetuning.task", "finetune", "FinetuningTask"),
+    "train-images": Command(ImageSettings, "funcnet.tasks.images.task", "train_images", "ImageTask"),
+    "quantize": Command(QuantizationSettings, "funcnet.tasks.quantizing.task", "quantize_run", "QuantizationTask"),
+    "replay": Command(ReplayArguments, "funcnet.cli.replay", "run_replay"),
+    "port": Command(PortArguments, "funcnet.cli.port", run_port),
+    "predict": Command(Predict, "funcnet.tasks.finetuning.predict", run_predict),
+    "evaluate": Command(Evaluate, "funcnet.tasks.finetuning.predict", run_evaluate),
+    "features": Command(FeaturesArguments, "funcnet.tasks.features", features),
+    "fill-mask": Command(FillMaskArguments, "funcnet.serving", run_fill_mask),
+    "export": Command(ExportArguments, "funcnet.export", run_export),
+    "bench": Command(BenchServe, "funcnet.serving", bench_serve),
 }
 
 
@@ -88,7 +103,8 @@ def parse(arguments: list[str]) -> Parsed:
         SystemExit: if the arguments are wrong, or `--help` is given.
         ValueError, OSError: if the record of the run to resume cannot be read.
     """
-    resumed = resumed_settings(arguments)
+    named = COMMANDS.get(arguments[0]) if arguments else None
+    resumed = resumed_settings(named.settings, arguments[1:]) if named and named.task else None
     kinds = [Annotated[command.settings, tyro.conf.subcommand(name)] for name, command in COMMANDS.items()]
     # Only a resumed run accepts --no-flag besides --flag, because the recorded value of the flag may be True.
     options: tuple[Any, ...] = (tyro.conf.FlagCreatePairsOff,) if resumed is None else ()
@@ -102,5 +118,6 @@ def parse(arguments: list[str]) -> Parsed:
         **({} if resumed is None else {"default": resumed}),
     )
     command = next(one for one in COMMANDS.values() if one.settings is type(settings))
-    importlib.import_module(command.module)
-    return Parsed(command.run, settings, resumed)
+    module = importlib.import_module(command.module)
+    run = getattr(module, command.run) if isinstance(command.run, str) else command.run
+    return Parsed(run, settings, resumed)

@@ -14,12 +14,14 @@ import sys
 import threading
 import types
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TextIO
 
 from funcnet.cli.huge_pages import use_huge_pages
 
 __all__ = ["main"]
+
+Handler = Callable[[int, types.FrameType | None], object]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -43,12 +45,14 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments is None:
         use_huge_pages()
     parsed = None
-    with _signals(leave_installed=arguments is None):
-        from funcnet.cli.commands import moved_path_hint, parse  # takes about a second
+    with _handling({signal.SIGINT: _leave}, leave_installed=arguments is None):
+        from funcnet.cli.commands import parse  # takes about a second
+        from funcnet.cli.resume import moved_path_hint
 
         try:
             parsed = parse(given)
-            with warnings.catch_warnings(), _raising():
+            # a training run replaces these handlers with its own
+            with warnings.catch_warnings(), _handling({signal.SIGINT: _Interrupt(), signal.SIGTERM: _exit}):
                 warnings.showwarning = _show_warning
                 code = parsed.run(parsed.settings)
             if sys.stdout is not None:
@@ -107,33 +111,18 @@ def _exit(number: int, frame: types.FrameType | None) -> None:
 
 
 @contextlib.contextmanager
-def _signals(*, leave_installed: bool) -> Iterator[None]:
-    """Handle SIGINT with `_leave`. If `leave_installed` is True, this handler remains until the process ends."""
+def _handling(handlers: Mapping[int, Handler], *, leave_installed: bool = False) -> Iterator[None]:
+    """Install {signal: handler} while the block runs, or until the process ends if `leave_installed` is True."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, _leave)
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
         if not leave_installed:
-            signal.signal(signal.SIGINT, before)
-
-
-@contextlib.contextmanager
-def _raising() -> Iterator[None]:
-    """Install handlers that raise exceptions on SIGINT and SIGTERM. A training run replaces these handlers with its
-    own.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, _Interrupt()), signal.signal(signal.SIGTERM, _exit)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before[0])
-        signal.signal(signal.SIGTERM, before[1])
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def _show_warning(

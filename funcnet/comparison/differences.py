@@ -19,7 +19,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from funcnet import nn
-from funcnet.comparison.report import COLUMNS, CallRow
+from funcnet.comparison.comparison_table import COLUMNS, CallRow
 from funcnet.comparison.runs import Run
 
 __all__ = ["difference", "make_rows", "mark_rounding"]

@@ -1,6 +1,6 @@
 """Heads. The head of a task defines the task's examples, rows, loss, answers and metrics, for training and for serving.
 
-    reading/*, encoding -> head -> text, tokens, choice, answer, fill_mask -> table -> directory
+    reading/*, input_settings, encoding -> head -> text, tokens, choice, answer, fill_mask -> table -> directory
 
 Serving needs a `head.Head`, and fine-tuning needs its subclass `head.TrainedHead`. A head stores the name of its
 model's architecture, but does not depend on a model class.

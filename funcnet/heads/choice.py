@@ -7,17 +7,17 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from funcnet import losses, nn
+from funcnet import nn
 from funcnet.heads import metrics
 from funcnet.heads.encoding import Encoded, TextEncoder
-from funcnet.heads.head import Batch, Forward, Output, Sums, TrainedHead, count_right, softmax
+from funcnet.heads.head import Batch, Forward, Output, TrainedHead, softmax
 from funcnet.heads.reading.examples import DEFAULT, ChoiceExample, Columns, read_choices
 from funcnet.tree import Params, State
 
@@ -37,10 +37,6 @@ class Choice(TrainedHead):
     extra_tokens = 3
     token_types = 2
     rows_together = True
-
-    @classmethod
-    def from_settings(cls, name: str, settings: Mapping[str, Any]) -> Self:
-        return cls(name, columns=Columns.from_settings(settings))
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -73,10 +69,6 @@ class Choice(TrainedHead):
 
     def targets(self, example: ChoiceExample, encoded: Encoded) -> Sequence[NDArray[Any]]:
         return [np.array(example.label, np.int32)]
-
-    def sums(self, outputs: jax.Array, batch: Batch) -> Sums:
-        loss = losses.cross_entropy(outputs, batch["labels"]).sum
-        return {self.term: {"loss": loss, "accuracy": count_right(outputs, batch["labels"])}}
 
     def forward(self, net: nn.Module, tokenizer: Tokenizer) -> Forward:
         """Return a function that runs the model on rows with one choice each, so that items may have any number of

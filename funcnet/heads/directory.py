@@ -7,13 +7,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from tokenizers import Tokenizer
 
 from funcnet import text
 from funcnet.files import read_json, write_json
 from funcnet.heads.head import Head, ModelConfig, TrainedHead
+from funcnet.heads.input_settings import InputSettings
 from funcnet.heads.reading.examples import Columns
 
 __all__ = ["check_length", "open_head", "read_settings", "require_types", "write_settings"]
@@ -112,15 +113,16 @@ def read_settings(directory: Path) -> dict[str, Any]:
     def refuse(name: str, expected: str) -> None:
         raise ValueError(f"{file}: {name} is invalid; expected {expected}, got {settings[name]!r}.")
 
-    for name in ("seq_len", "doc_stride", "n_best", "max_answer"):
-        if type(value := settings.get(name, 1)) is not int or value < 1:
+    for name, hint in get_type_hints(InputSettings).items():
+        value = settings.get(name, getattr(InputSettings, name))
+        if hint is int and (type(value) is not int or value < 1):
             refuse(name, "an integer >= 1")
-    if settings.get("long_texts", "cut") not in ("cut", "parts"):
-        refuse("long_texts", "'cut' or 'parts'")
+        elif hint is float and type(value) not in (int, float):
+            refuse(name, "a number")
+        elif get_origin(hint) is Literal and value not in get_args(hint):
+            refuse(name, " or ".join(map(repr, get_args(hint))))
     if not isinstance(settings.get("pairs"), bool | None):
         refuse("pairs", "true, false or null")
-    if type(settings.get("null_threshold", 0.0)) not in (int, float):
-        refuse("null_threshold", "a number")
     if "columns" in settings:
         try:
             settings["columns"] = Columns(**settings["columns"])

@@ -25,8 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from funcnet import nn
+from funcnet import losses, nn
 from funcnet.heads.encoding import Encoded, TextEncoder
+from funcnet.heads.reading.examples import Columns
 from funcnet.tree import Params, State
 
 __all__ = [
@@ -206,7 +207,8 @@ class TrainedHead(Head):
     def from_settings(cls, name: str, settings: Mapping[str, Any]) -> Self:
         """Return the head that the settings of `funcnet finetune` describe. Its classes are set later, by `learn`."""
         known = {field.name for field in dataclasses.fields(cls)} - {"name", "labels", "metric", "pairs"}
-        return cls(**{key: value for key, value in settings.items() if key in known} | {"name": name})
+        values = {**settings, "columns": Columns.from_settings(settings)}
+        return cls(name, **{key: value for key, value in values.items() if key in known})
 
     def settings(self) -> dict[str, Any]:
         """Return the settings of the head that are stored in `finetuning.json`. The labels are omitted, because
@@ -245,9 +247,12 @@ class TrainedHead(Head):
         """Return {term of the loss: number of entries of a batch over which it is averaged} (see `train.step`)."""
         return {self.term: jnp.sum(batch["counted"].astype(jnp.float32))}
 
-    @abstractmethod
     def sums(self, outputs: jax.Array, batch: Batch) -> Sums:
-        """Return the loss and the metrics of a batch, as sums over its entries (see `train.step`)."""
+        """Return the loss and the metrics of a batch, as sums over its entries (see `train.step`). The base class
+        returns the cross-entropy and the number of correct predictions, for labels that are classes.
+        """
+        loss = losses.cross_entropy(outputs, batch["labels"]).sum
+        return {self.term: {"loss": loss, "accuracy": count_right(outputs, batch["labels"])}}
 
     def objective(self, net: nn.Module) -> Callable[..., tuple[Sums, Any]]:
         """Return the objective of a model with this head, for `train.make_step`."""

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -22,12 +22,12 @@ from funcnet.heads.head import (
     Output,
     Sums,
     TrainedHead,
-    count_right,
     label_names,
     learn_labels,
     softmax,
     warn_of_labels,
 )
+from funcnet.heads.input_settings import InputSettings, LongTexts
 from funcnet.heads.reading.examples import DEFAULT, Columns, TextExample, read_texts
 from funcnet.heads.reading.glue import GlueTask, glue_task, is_glues, read_glue
 
@@ -46,7 +46,7 @@ class TextHead(TrainedHead):
     """
 
     columns: Columns = DEFAULT
-    long_texts: Literal["cut", "parts"] = "cut"
+    long_texts: LongTexts = InputSettings.long_texts
     pairs: bool | None = None
     architecture = "BertForSequenceClassification"
     term = "label"
@@ -54,7 +54,7 @@ class TextHead(TrainedHead):
 
     @classmethod
     def from_settings(cls, name: str, settings: Mapping[str, Any]) -> Self:
-        head = super().from_settings(name, {**settings, "columns": Columns.from_settings(settings)})
+        head = super().from_settings(name, settings)
         glue = glue_task(settings["train"])
         return dataclasses.replace(head, metric=glue.metric) if glue and glue.is_number is cls.numbers else head
 
@@ -263,10 +263,6 @@ class Classify(TextHead):
 
     def target(self, example: TextExample) -> NDArray[Any]:
         return np.array(self.places(example)[0], np.int32)
-
-    def sums(self, outputs: jax.Array, batch: Batch) -> Sums:
-        loss = losses.cross_entropy(outputs, batch["labels"], batch["counted"]).sum
-        return {self.term: {"loss": loss, "accuracy": count_right(outputs, batch["labels"])}}
 
     def say(self, logits: NDArray[np.float64]) -> dict[str, Any]:
         """Return the class with the largest logit, and all probabilities.

@@ -22,9 +22,7 @@ from funcnet.heads.head import (
     Batch,
     ModelConfig,
     Output,
-    Sums,
     TrainedHead,
-    count_right,
     label_names,
     learn_labels,
     warn_of_labels,
@@ -52,10 +50,6 @@ class Tokens(TrainedHead):
     takes = "a list of words, or a text"
     term = "tag"
     by_token = True
-
-    @classmethod
-    def from_settings(cls, name: str, settings: Mapping[str, Any]) -> Self:
-        return cls(name, columns=Columns.from_settings(settings))
 
     @classmethod
     def from_directory(cls, name: str, config: ModelConfig, settings: Mapping[str, Any]) -> Self:
@@ -108,10 +102,6 @@ class Tokens(TrainedHead):
 
     def counts(self, batch: Batch) -> dict[str, jax.Array]:
         return {self.term: jnp.sum((batch["labels"] != losses.IGNORE).astype(jnp.float32))}
-
-    def sums(self, outputs: jax.Array, batch: Batch) -> Sums:
-        loss = losses.cross_entropy(outputs, batch["labels"]).sum
-        return {self.term: {"loss": loss, "accuracy": count_right(outputs, batch["labels"])}}
 
     def answer(self, example: TokenExample, detail: Words, outputs: Sequence[Output]) -> dict[str, Any]:
         """Return the tag of every word, and also the entities if the tags mark entities.

@@ -27,10 +27,10 @@ from funcnet.parallel.processes import (
     wait_for_all,
     watch_processes,
 )
-from funcnet.parallel.report import sharding_report
 from funcnet.parallel.rules import parse_rules, sharding_rules
 from funcnet.parallel.scatter_gather import gather, scatter
 from funcnet.parallel.sharded_init import ShardedInit
+from funcnet.parallel.sharding_table import sharding_report
 from funcnet.parallel.step import average_over, compile_whole, first_over, fold_in_device, parallelize, sum_over
 
 __all__ = [

@@ -16,7 +16,7 @@ from funcnet.train.precision import BFLOAT16, FLOAT32, Precision
 from funcnet.train.progress import TrainingProgress
 from funcnet.train.recovery import read_bundle
 from funcnet.train.replay import replay_step
-from funcnet.train.report import Matrix, Panel, draw_report
+from funcnet.train.report_picture import Matrix, Panel, draw_report
 from funcnet.train.run import run_task
 from funcnet.train.run_directory import (
     began_in,
@@ -28,10 +28,10 @@ from funcnet.train.run_directory import (
     open_run,
     record_facts,
 )
-from funcnet.train.settings import CheckpointSettings, DeviceSettings, LoopSettings, RunSettings, open_layout
+from funcnet.train.setting_groups import CheckpointSettings, DeviceSettings, LoopSettings, RunSettings, open_layout
 from funcnet.train.state import TrainState, create
 from funcnet.train.step import evaluate, make_eval_step, make_step
-from funcnet.train.task import Best, Conclusion, Context, Ended, Task
+from funcnet.train.task_interface import Best, Conclusion, Context, Ended, Task
 
 __all__ = [
     "BFLOAT16",

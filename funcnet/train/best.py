@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from funcnet.train.task import Best
+from funcnet.train.task_interface import Best
 
 __all__ = ["BestModel", "goodness"]
 

@@ -23,10 +23,10 @@ from funcnet.train.recovery import read_bundle
 from funcnet.train.replay import replay_step
 from funcnet.train.run import run_task
 from funcnet.train.run_directory import RUN_FILE, configuration
+from funcnet.train.setting_groups import DeviceSettings, LoopSettings, RunSettings
 from funcnet.train.setting_types import plain
-from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings
 from funcnet.train.step import Buffers, UpdateExtra
-from funcnet.train.task import Best
+from funcnet.train.task_interface import Best
 from funcnet.train.trials import EMA, MODEL
 from funcnet.tree import PyTree
 

@@ -10,7 +10,7 @@ from funcnet.train.fit_data import check_data, check_shared, is_function
 from funcnet.train.fit_task import FitSettings, Plan
 from funcnet.train.setting_types import check_types
 from funcnet.train.storable import storable_leaves
-from funcnet.train.task import Best
+from funcnet.train.task_interface import Best
 
 __all__ = ["check_plan", "check_settings", "hidden_names", "in_python"]
 

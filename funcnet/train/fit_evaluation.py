@@ -20,7 +20,7 @@ from funcnet.train.interruption import Interruption
 from funcnet.train.shapes import describe_shapes
 from funcnet.train.state import TrainState
 from funcnet.train.step import evaluate
-from funcnet.train.task import Best
+from funcnet.train.task_interface import Best
 from funcnet.tree import PyTree
 
 __all__ = ["Evaluated", "FitEvaluator", "checked_metrics", "validation_batches"]

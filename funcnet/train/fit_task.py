@@ -26,10 +26,10 @@ from funcnet.train.fit_loss import Bound, checked_losses, checked_outputs
 from funcnet.train.loop import Cadence
 from funcnet.train.nan_trace import lift, lower
 from funcnet.train.precision import FLOAT32, at_least_float32
-from funcnet.train.report import Matrix, Panel
-from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings
+from funcnet.train.report_picture import Matrix, Panel
+from funcnet.train.setting_groups import DeviceSettings, LoopSettings, RunSettings
 from funcnet.train.step import Buffers, UpdateExtra, make_eval_step
-from funcnet.train.task import Best, Conclusion, Context, Ended, Task
+from funcnet.train.task_interface import Best, Conclusion, Context, Ended, Task
 from funcnet.tree import Params, PyTree, State
 
 __all__ = ["FitCheckpointSettings", "FitSettings", "FitTask", "Plan", "trainable_names"]

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from funcnet.parallel import check_batch_size
-from funcnet.settings import recorded
+from funcnet.settings import differences, recorded
 from funcnet.train.checkpoints import Checkpoints
 from funcnet.train.continuation import Continuation
 from funcnet.train.errors import RunError
@@ -18,9 +18,8 @@ from funcnet.train.means import RunningMeans
 from funcnet.train.nan_trace import describe_broken
 from funcnet.train.recovery import Bundle, batch_arrays, describe_net
 from funcnet.train.run import NOT_RECORDED
-from funcnet.train.run_directory import differences
-from funcnet.train.settings import open_layout
-from funcnet.train.task import Context, Task
+from funcnet.train.setting_groups import open_layout
+from funcnet.train.task_interface import Context, Task
 from funcnet.train.trials import TrainingSettings, Trials
 from funcnet.train.versions import versions
 

@@ -31,9 +31,9 @@ from funcnet.train.run_directory import (
     open_run,
     record_facts,
 )
+from funcnet.train.setting_groups import DeviceSettings, LoopSettings, RunSettings, open_layout
 from funcnet.train.setting_types import check_types
-from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings, open_layout
-from funcnet.train.task import Best, Context, Task
+from funcnet.train.task_interface import Best, Context, Task
 from funcnet.train.trials import EMA, MODEL, TrainingSettings, Trials
 from funcnet.train.versions import versions
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from funcnet.arguments import path as as_path
 from funcnet.files import lock_folder, read_json, write_json
+from funcnet.settings import differences
 from funcnet.train.errors import RunError, cannot_write
 from funcnet.train.versions import versions
 
@@ -23,7 +24,6 @@ __all__ = [
     "cancel_run",
     "check_facts",
     "configuration",
-    "differences",
     "extend_run",
     "finish",
     "is_finished",
@@ -283,13 +283,6 @@ def is_finished(folder: Path) -> bool:
     return bool(_record(folder)["finished"])
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the differences between two nested configurations, such as ['steps was 100, now 200']."""
-    old, new = _flat(before), _flat(now)
-    shown = {name: [repr(side[name]) if name in side else "absent" for side in (old, new)] for name in old | new}
-    return [f"{name} was {was}, now {is_now}" for name, (was, is_now) in shown.items() if was != is_now]
-
-
 def _relative_path_hint(folder: Path, sources: Iterable[str]) -> str:
     """Return a hint if the run started in another directory, in which a relative path may name another file. Otherwise,
     return an empty string.
@@ -341,14 +334,3 @@ def _write(folder: Path, record: Mapping[str, Any]) -> None:
         write_json(folder / RUN_FILE, record)
     except OSError as error:
         raise cannot_write("train.open_run", folder, error) from error
-
-
-def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten a nested configuration to {dotted name: value}. Tuples become lists, as in JSON."""
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = list(value) if isinstance(value, tuple) else value
-    return flat

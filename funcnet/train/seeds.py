@@ -10,7 +10,7 @@ import numpy as np
 
 from funcnet.files import read_json, write_json
 from funcnet.train.best import goodness
-from funcnet.train.task import Best
+from funcnet.train.task_interface import Best
 
 __all__ = ["spread", "summarise"]
 

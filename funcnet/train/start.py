@@ -8,7 +8,7 @@ import jax
 
 from funcnet.parallel import Layout, ShardedInit
 from funcnet.train.state import TrainState, create, storable_start
-from funcnet.train.task import Task
+from funcnet.train.task_interface import Task
 from funcnet.tree import Params, PyTree, State
 
 __all__ = ["Start"]

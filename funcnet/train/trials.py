@@ -33,14 +33,14 @@ from funcnet.train.objective_checks import check_batch, check_returns_sums
 from funcnet.train.pending import Logger
 from funcnet.train.progress import TrainingProgress
 from funcnet.train.recovery import RunRecovery
-from funcnet.train.report import draw_report
+from funcnet.train.report_picture import draw_report
 from funcnet.train.seeds import summarise
-from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings
+from funcnet.train.setting_groups import DeviceSettings, LoopSettings, RunSettings
 from funcnet.train.shapes import Shapes, ShapeWatch, describe_shapes, digest_of_arrays
 from funcnet.train.start import Start
 from funcnet.train.state import TrainState
 from funcnet.train.step import make_eval_step, make_step
-from funcnet.train.task import Best, Context, Ended, Task, layout_for
+from funcnet.train.task_interface import Best, Context, Ended, Task, layout_for
 from funcnet.tree import PyTree
 
 __all__ = ["EMA", "MODEL", "TrainingSettings", "Trials"]

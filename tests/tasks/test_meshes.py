@@ -101,7 +101,7 @@ def test_a_task_without_a_net_has_the_data_axis_alone():
         name = "bare"
 
     with pytest.raises(ValueError, match=r"the task 'bare' has no net .* a mesh with the axis data alone, .* got 8"):
-        train.task.layout_for(Bare(), train.open_layout(train.DeviceSettings(mesh="data=4,tensor=2"), "here"))
+        train.task_interface.layout_for(Bare(), train.open_layout(train.DeviceSettings(mesh="data=4,tensor=2"), "here"))
 
 
 # Counts the rows that a command reads: of datasets, and of the texts that fine-tuning pads.

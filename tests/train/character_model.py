@@ -13,7 +13,7 @@ from funcnet import nn, optim, weights
 from funcnet.data import ArrayDataset, DataLoader, Prefetcher
 from funcnet.parallel import parallelize
 from funcnet.train import Cadence, Conclusion, LoaderBatches, Panel, Task, evaluate, make_eval_step, run_task
-from funcnet.train.settings import CheckpointSettings, DeviceSettings, LoopSettings, RunSettings
+from funcnet.train.setting_groups import CheckpointSettings, DeviceSettings, LoopSettings, RunSettings
 
 TEXT = "it was the best of times, it was the worst of times, it was the age of wisdom. " * 40
 CHARACTERS, LENGTH = sorted(set(TEXT)), 32

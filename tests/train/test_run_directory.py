@@ -10,7 +10,8 @@ import pytest
 
 from funcnet import train
 from funcnet.files import read_json, write_json
-from funcnet.train.run_directory import check_facts, differences
+from funcnet.settings import differences
+from funcnet.train.run_directory import check_facts
 
 CONFIG = {"steps": 100, "model": {"layers": 2, "name": "tiny"}}
 

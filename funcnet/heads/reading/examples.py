@@ -47,8 +47,8 @@ class Columns:
         >>> Columns.from_settings({"text_column": "body"}).text
         'body'
         """
-        names = {"text": "text_column", "second": "second_column", "label": "label_column"}
-        return cls(**{field: settings.get(name) for field, name in (names | {"separator": "label_separator"}).items()})
+        names = ("text_column", "second_column", "label_column", "label_separator")
+        return cls(*map(settings.get, names))
 
 
 DEFAULT = Columns()

@@ -6,19 +6,13 @@ from typing import Annotated, Literal
 
 import tyro
 
-from funcnet.settings import Range, check_ranges, defaults, flag, flat, with_helps
-from funcnet.train.settings import DeviceSettings, LoopSettings, RunSettings, SaveEvery
+from funcnet.heads.input_settings import InputSettings, OnlyFor
+from funcnet.settings import Range, annotated, check_ranges, defaults, flag, flat, with_helps
+from funcnet.train.setting_groups import DeviceSettings, LoopSettings, RunSettings, SaveEvery
 
 __all__ = ["EvaluationSettings", "ExampleSettings", "FinetuningSettings", "InputSettings", "UpdateSettings"]
 
 Kind = Literal["classify", "labels", "regress", "pairs", "tokens", "choice", "answer"]
-ONLY_FOR = {  # the tasks that a setting applies to
-    **dict.fromkeys(("doc_stride", "max_answer", "n_best", "null_threshold"), ("answer",)),
-    **dict.fromkeys(("text_column", "label_column"), ("classify", "labels", "regress", "pairs", "tokens", "choice")),
-    "second_column": ("classify", "labels", "regress", "pairs", "choice"),
-    "label_separator": ("labels",),
-    "long_texts": ("classify", "labels", "regress"),
-}
 
 
 @with_helps
@@ -33,39 +27,15 @@ class ExampleSettings:
     stay on the same side of the split. With 0, nothing is held out and the last model is kept."""
     test: Path | None = None
     """File of test examples, on which the saved model is evaluated at the end."""
-    text_column: str | None = None
+    text_column: Annotated[str | None, OnlyFor("classify", "labels", "regress", "pairs", "tokens", "choice")] = None
     """Name of the column that contains the texts. The default is "text", or "tokens" for the task "tokens"."""
-    second_column: str | None = None
+    second_column: Annotated[str | None, OnlyFor("classify", "labels", "regress", "pairs", "choice")] = None
     """Name of the column that contains the second texts. The default is "text_b"."""
-    label_column: str | None = None
+    label_column: Annotated[str | None, OnlyFor("classify", "labels", "regress", "pairs", "tokens", "choice")] = None
     """Name of the column that contains the labels. The default is "label", or "tags" for the task "tokens"."""
-    label_separator: str | None = None
+    label_separator: Annotated[str | None, OnlyFor("labels")] = None
     """For the task "labels": separator between the labels of one text. JSON lines may contain lists of labels
     instead."""
-
-
-@with_helps
-@dataclasses.dataclass(frozen=True)
-class InputSettings:
-    """How texts become rows of tokens, and how answers are found."""
-
-    seq_len: int = 128
-    """Maximum number of tokens per row, including [CLS] and [SEP]. Longer texts are truncated, but the context of a
-    question is read in windows if it is too long."""
-    long_texts: Literal["cut", "parts"] = "cut"
-    """For the tasks "classify", "labels" and "regress": "cut" truncates a text that is longer than a row; "parts" reads
-    it in parts of equal length and averages their logits."""
-    doc_stride: Annotated[int, Range(1)] = 128
-    """For the task "answer": number of tokens from the start of one window to the start of the next."""
-    max_answer: Annotated[int, Range(1)] = 30
-    """For the task "answer": maximum number of tokens in an answer."""
-    n_best: Annotated[int, Range(1)] = 20
-    """For the task "answer": number of answers to report per question."""
-    null_threshold: float = 0.0
-    """For the task "answer": "no answer" is predicted if its score exceeds that of the best answer by more than this
-    margin."""
-    buckets: Annotated[int, Range(1)] = 4
-    """Maximum number of different padded lengths. A program is compiled for each length."""
 
 
 @with_helps
@@ -148,9 +118,9 @@ class FinetuningSettings:
         """Raise ValueError if a setting is out of range or does not apply to the task."""
         check_ranges(self, "finetune")
         values, usual = flat(self), defaults(type(self))
-        for name, tasks in ONLY_FOR.items():
-            if self.task not in tasks and values[name] != usual[name]:
+        for name, only_for in annotated(type(self), OnlyFor).items():
+            if self.task not in only_for.tasks and values[name] != usual[name]:
                 raise ValueError(
-                    f"finetune: {flag(name)} does not apply to this task; expected the task {' or '.join(tasks)}, "
-                    f"got {self.task}."
+                    f"finetune: {flag(name)} does not apply to this task; expected the task {only_for}, got "
+                    f"{self.task}."
                 )

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from funcnet.settings import Range, check_ranges, with_helps
-from funcnet.train.settings import CheckpointSettings, DeviceSettings, LoopSettings, RunSettings
+from funcnet.train.setting_groups import CheckpointSettings, DeviceSettings, LoopSettings, RunSettings
 
 __all__ = ["ImageSettings"]
 

@@ -8,8 +8,8 @@ import tyro
 
 from funcnet.models.bert import BertConfig
 from funcnet.settings import Range, check_ranges, defaults, flag, flat, with_helps
-from funcnet.tasks.pretraining_data.settings import PairSettings, TextSettings
-from funcnet.train.settings import CheckpointSettings, DeviceSettings, LoopSettings, RunSettings
+from funcnet.tasks.pretraining_data.data_settings import PairSettings, TextSettings
+from funcnet.train.setting_groups import CheckpointSettings, DeviceSettings, LoopSettings, RunSettings
 
 __all__ = ["ModelSettings", "OptimizerSettings", "PretrainingSettings"]
 

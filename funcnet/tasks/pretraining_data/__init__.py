@@ -9,11 +9,11 @@ words.
 
 from funcnet.tasks.pretraining_data.build import build
 from funcnet.tasks.pretraining_data.cache import prepare_data
+from funcnet.tasks.pretraining_data.data_settings import DataSettings, PairSettings, TextSettings
 from funcnet.tasks.pretraining_data.dataset import IGNORE, PretrainingDataset, evaluation_batches, fill_batch
 from funcnet.tasks.pretraining_data.masking import Masking, default_predictions, word_pieces
 from funcnet.tasks.pretraining_data.pairs import build_pairs
 from funcnet.tasks.pretraining_data.reader import PretrainingData, open_data, unigram_log_probabilities
-from funcnet.tasks.pretraining_data.settings import DataSettings, PairSettings, TextSettings
 from funcnet.tasks.pretraining_data.token_shards import TokenizedDocuments, tokenize_documents
 
 __all__ = [

@@ -19,6 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from funcnet.tasks.pretraining_data.build_state import BuildState, remove_damaged
+from funcnet.tasks.pretraining_data.data_report import write_report
+from funcnet.tasks.pretraining_data.data_settings import DataSettings
 from funcnet.tasks.pretraining_data.held_out import drop_shared_sentences, plain_sentences
 from funcnet.tasks.pretraining_data.known_files import Known
 from funcnet.tasks.pretraining_data.manifest import (
@@ -36,8 +38,6 @@ from funcnet.tasks.pretraining_data.manifest import (
 from funcnet.tasks.pretraining_data.pair_shards import write_pair_shards
 from funcnet.tasks.pretraining_data.pairs import build_pairs
 from funcnet.tasks.pretraining_data.process_pool import ProcessPool
-from funcnet.tasks.pretraining_data.report import write_report
-from funcnet.tasks.pretraining_data.settings import DataSettings
 from funcnet.tasks.pretraining_data.shard import is_whole, read_shard, write_shard
 from funcnet.tasks.pretraining_data.text_shards import HELD_OUT, DocumentTable, read_document_table, write_text_shards
 from funcnet.tasks.pretraining_data.token_shards import missing_tokens, tokenize_documents, write_token_shards

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from funcnet.files import json_digest
+from funcnet.tasks.pretraining_data.data_settings import DataSettings
 from funcnet.tasks.pretraining_data.known_files import Known, key_of
 from funcnet.tasks.pretraining_data.manifest import (
     DataFiles,
@@ -18,7 +19,6 @@ from funcnet.tasks.pretraining_data.manifest import (
     write_manifest,
 )
 from funcnet.tasks.pretraining_data.process_pool import ProcessPool
-from funcnet.tasks.pretraining_data.settings import DataSettings
 from funcnet.text import Corpus
 
 __all__ = ["BuildState", "intact_files", "remove_damaged"]

@@ -9,10 +9,10 @@ from pathlib import Path
 from funcnet.files import json_digest
 from funcnet.tasks.pretraining_data.build import build
 from funcnet.tasks.pretraining_data.build_state import intact_files
+from funcnet.tasks.pretraining_data.data_settings import DataSettings
 from funcnet.tasks.pretraining_data.known_files import MARGIN, known_layout, read_known, write_known, write_layout
 from funcnet.tasks.pretraining_data.manifest import FORMAT, SILENT, Progress, describe_sources
 from funcnet.tasks.pretraining_data.reader import PretrainingData, open_data
-from funcnet.tasks.pretraining_data.settings import DataSettings
 from funcnet.tasks.pretraining_data.vocabulary import given_vocabulary
 from funcnet.text import open_corpus, vocabulary_digest
 

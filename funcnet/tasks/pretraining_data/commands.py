@@ -1,4 +1,4 @@
-"""The subcommands of `funcnet data`: their output and their exit codes."""
+"""`funcnet data` and its subcommands: their settings, their output and their exit codes."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import dataclasses
 import os
 import shlex
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+import tyro
+
 from funcnet.files import parse_json
-from funcnet.settings import Range
+from funcnet.settings import Range, with_helps
 from funcnet.tasks.pretraining_data.build import build
+from funcnet.tasks.pretraining_data.data_report import draw_data_report
+from funcnet.tasks.pretraining_data.data_settings import DataSettings
 from funcnet.tasks.pretraining_data.google_examples import export_examples, import_examples
 from funcnet.tasks.pretraining_data.progress import progress_bars
 from funcnet.tasks.pretraining_data.reader import check_data
-from funcnet.tasks.pretraining_data.report import draw_data_report
-from funcnet.tasks.pretraining_data.settings import DataSettings
 from funcnet.train import Interruption, Stopped
 
-__all__ = ["BuildData", "build_data", "export_data", "import_data", "report_data"]
+__all__ = ["BuildData", "Data", "ExportData", "ImportData", "ReportData"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,47 +42,104 @@ class BuildData(DataSettings):
     processes: Annotated[int, Range(1)] = os.cpu_count() or 1
     """Number of worker processes. The number does not change the data. The default is the number of CPU cores."""
 
-
-def build_data(arguments: BuildData) -> int:
-    """Run `funcnet data build`; return the exit code."""
-    started, out = time.perf_counter(), arguments.out
-    with Interruption() as stop, progress_bars(stop) as progress:
-        try:
-            repaired = build(out, arguments, processes=arguments.processes, progress=progress)
-        except Stopped:
-            print("Stopped; no work was lost. Run the same command again to continue.")
-            return stop.exit_code
-    if not (out / "report.png").exists() or repaired:
-        draw_data_report(out / "report.png", parse_json(out / "report.json", "data build"))
-    if repaired:
-        print(f"Rebuilt files that were damaged or missing: {', '.join(repaired)}.")
-    _print_end(out, f"in {time.perf_counter() - started:,.1f} s", arguments.seq_len[0])
-    return 0
-
-
-def report_data(directory: Path) -> int:
-    """Run `funcnet data report`; return the exit code."""
-    manifest = check_data(directory, every_byte=True)
-    print((directory / "report.txt").read_text("utf-8").rstrip())
-    lengths = " or ".join(map(str, manifest.settings["seq_len"]))
-    print(f"Rows of {lengths} tokens; all files in the manifest are intact.")
-    return 0
+    def run(self) -> int:
+        """Run `funcnet data build`; return the exit code."""
+        started, out = time.perf_counter(), self.out
+        with Interruption() as stop, progress_bars(stop) as progress:
+            try:
+                repaired = build(out, self, processes=self.processes, progress=progress)
+            except Stopped:
+                print("Stopped; no work was lost. Run the same command again to continue.")
+                return stop.exit_code
+        if not (out / "report.png").exists() or repaired:
+            draw_data_report(out / "report.png", parse_json(out / "report.json", "data build"))
+        if repaired:
+            print(f"Rebuilt files that were damaged or missing: {', '.join(repaired)}.")
+        _print_end(out, f"in {time.perf_counter() - started:,.1f} s", self.seq_len[0])
+        return 0
 
 
-def export_data(directory: Path, out: Path, *, seq_len: int | None, seed: int, held_out: bool) -> int:
-    """Run `funcnet data export`; return the exit code."""
-    number = export_examples(directory, out, seq_len=seq_len, seed=seed, held_out=held_out)
-    print(f"Written: {out}, {number:,} examples.")
-    return 0
+@with_helps
+@dataclasses.dataclass(frozen=True)
+class ReportData:
+    """Check all files of a data folder, and print its report: documents, tokens, pairs and masks."""
+
+    directory: tyro.conf.Positional[Path]
+    """Folder that `funcnet data build` or `funcnet data import` wrote."""
+
+    def run(self) -> int:
+        """Run `funcnet data report`; return the exit code."""
+        manifest = check_data(self.directory, every_byte=True)
+        print((self.directory / "report.txt").read_text("utf-8").rstrip())
+        lengths = " or ".join(map(str, manifest.settings["seq_len"]))
+        print(f"Rows of {lengths} tokens; all files in the manifest are intact.")
+        return 0
 
 
-def import_data(files: Sequence[Path], out: Path, *, vocab: Path, held_out: Sequence[Path], cased: bool) -> int:
-    """Run `funcnet data import`; return the exit code."""
-    number = import_examples(files, out, vocab=vocab, held_out=held_out, cased=cased)
-    report = parse_json(out / "report.json", "data import")
-    draw_data_report(out / "report.png", report)
-    _print_end(out, f"{number:,} training examples", int(next(iter(report["pairs"]))))
-    return 0
+@with_helps
+@dataclasses.dataclass(frozen=True)
+class ExportData:
+    """Export a data folder as Google's tf_examples.tfrecord, with masks."""
+
+    directory: tyro.conf.Positional[Path]
+    """Folder that `funcnet data build` or `funcnet data import` wrote."""
+    out: Path
+    """File to write."""
+    seq_len: int | None = None
+    """Number of tokens per row. It is required if the folder has rows of several lengths."""
+    seed: int = 0
+    """Seed of the masks."""
+    held_out: bool = False
+    """Export the held-out examples instead of the training examples."""
+
+    def run(self) -> int:
+        """Run `funcnet data export`; return the exit code."""
+        number = export_examples(self.directory, self.out, seq_len=self.seq_len, seed=self.seed, held_out=self.held_out)
+        print(f"Written: {self.out}, {number:,} examples.")
+        return 0
+
+
+@with_helps
+@dataclasses.dataclass(frozen=True)
+class ImportData:
+    """Import Google's tf_examples.tfrecord, with its masks, into a folder for `funcnet pretrain --data`."""
+
+    files: tyro.conf.Positional[tuple[Path, ...]]
+    """Files that create_pretraining_data.py or `funcnet data export` wrote. All rows must have the same length."""
+    vocab: Path
+    """Vocabulary with which the files were made: a vocab.txt, or a directory that contains one."""
+    out: Path
+    """Folder to write."""
+    held_out: tuple[Path, ...] = ()
+    """Files with examples for evaluation. By default, there are none, and runs are not evaluated."""
+    cased: bool = False
+    """Use this flag if the vocabulary keeps capital letters and accents."""
+
+    def run(self) -> int:
+        """Run `funcnet data import`; return the exit code."""
+        out = self.out
+        number = import_examples(self.files, out, vocab=self.vocab, held_out=self.held_out, cased=self.cased)
+        report = parse_json(out / "report.json", "data import")
+        draw_data_report(out / "report.png", report)
+        _print_end(out, f"{number:,} training examples", int(next(iter(report["pairs"]))))
+        return 0
+
+
+@with_helps
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """Build, check, export or import pretraining data that many runs can use."""
+
+    command: (
+        Annotated[BuildData, tyro.conf.subcommand("build")]
+        | Annotated[ReportData, tyro.conf.subcommand("report")]
+        | Annotated[ExportData, tyro.conf.subcommand("export")]
+        | Annotated[ImportData, tyro.conf.subcommand("import")]
+    )
+
+    def run(self) -> int:
+        """Run the subcommand; return the exit code."""
+        return self.command.run()
 
 
 def _print_end(out: Path, what: str, seq_len: int) -> None:

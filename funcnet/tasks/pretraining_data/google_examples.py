@@ -25,6 +25,7 @@ from tokenizers import Tokenizer
 from funcnet.data import read_examples, write_examples
 from funcnet.files import require_folder
 from funcnet.tasks.pretraining_data.build import require_new_folder
+from funcnet.tasks.pretraining_data.data_report import write_report
 from funcnet.tasks.pretraining_data.dataset import PretrainingDataset
 from funcnet.tasks.pretraining_data.manifest import (
     EXAMPLES,
@@ -35,7 +36,6 @@ from funcnet.tasks.pretraining_data.manifest import (
     write_manifest,
 )
 from funcnet.tasks.pretraining_data.reader import open_data
-from funcnet.tasks.pretraining_data.report import write_report
 from funcnet.tasks.pretraining_data.shard import ShardColumns, write_shard
 from funcnet.text import load_tokenizer, save_tokenizer, special_ids, vocabulary_digest
 

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from funcnet.files import file_digest, json_digest, lock_folder, read_json, write_json
+from funcnet.settings import differences
 from funcnet.tasks.pretraining_data.known_files import Known, key_of
 from funcnet.tasks.pretraining_data.shard import is_whole, origin_of
 from funcnet.text import Corpus
@@ -264,8 +265,7 @@ def refuse_changes(folder: Path, before: Manifest, now: Manifest) -> None:
     differences.
     """
     old, new = ({**one.settings, "layout": one.layout} for one in (before, now))
-    changed = [f"{name} was {old.get(name)!r}, now {new[name]!r}" for name in new if old.get(name) != new[name]]
-    if changed:
+    if changed := differences({name: old.get(name) for name in new}, new):
         raise ValueError(
             f"data build: {folder} was built with other settings; expected the same settings, got: "
             f"{'; '.join(changed)}. Use the original settings, or another --out."

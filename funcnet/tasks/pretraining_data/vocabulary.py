@@ -10,8 +10,8 @@ from tokenizers import Tokenizer
 
 from funcnet.data import draw_bits, to_uniform
 from funcnet.tasks.pretraining_data.build_state import BuildState
+from funcnet.tasks.pretraining_data.data_settings import TextSettings
 from funcnet.tasks.pretraining_data.manifest import VOCABULARY
-from funcnet.tasks.pretraining_data.settings import TextSettings
 from funcnet.tasks.pretraining_data.text_shards import TRAIN, DocumentTable
 from funcnet.text import load_tokenizer, save_tokenizer, train_wordpiece, vocabulary_digest
 

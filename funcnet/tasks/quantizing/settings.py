@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from funcnet.settings import Range, check_ranges, with_helps
-from funcnet.train.settings import CheckpointSettings, DeviceSettings, LoopSettings, RunSettings
+from funcnet.train.setting_groups import CheckpointSettings, DeviceSettings, LoopSettings, RunSettings
 
 __all__ = ["QuantizationSettings"]
 

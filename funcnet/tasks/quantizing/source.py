@@ -28,7 +28,7 @@ from funcnet.tasks.quantizing.settings import QuantizationSettings
 from funcnet.tasks.quantizing.texts import TextsTask
 from funcnet.train import Context, RunError, began_in, configuration
 from funcnet.train.run_directory import check_facts
-from funcnet.train.task import Task
+from funcnet.train.task_interface import Task
 from funcnet.tree import PyTree
 
 __all__ = ["LENGTHS", "MaskedWordsAware", "TrainedModel", "open_source"]

@@ -33,7 +33,7 @@ from funcnet.quantization.calibration import Observer, as_inputs
 from funcnet.tasks.quantizing.settings import QuantizationSettings
 from funcnet.tasks.quantizing.source import open_source
 from funcnet.train import Cadence, Conclusion, Context, Ended, Panel, Task, TrainState, run_task
-from funcnet.train.task import layout_for
+from funcnet.train.task_interface import layout_for
 from funcnet.tree import Params, State
 
 __all__ = ["QuantizationTask", "quantize_run"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from funcnet.tasks.pretraining_data import Masking, default_predictions
-from funcnet.tasks.pretraining_data.report import describe_masks
+from funcnet.tasks.pretraining_data.data_report import describe_masks
 
 B, T, V, M = 2000, 64, 500, 10
 SPECIAL = (0, 2, 3, 4)

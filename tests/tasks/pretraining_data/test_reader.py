@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from funcnet.data import Prefetcher
-from funcnet.settings import compose
+from funcnet.settings import compose, differences
 from funcnet.tasks.pretraining_data import DataSettings, evaluation_batches, prepare_data, unigram_log_probabilities
 from funcnet.tasks.pretraining_data.manifest import SILENT
 from funcnet.text import SPECIAL_TOKENS, load_tokenizer, special_ids, vocabulary
-from funcnet.train.run_directory import differences
 
 
 def text_of(number, seed=0):

@@ -21,7 +21,7 @@ from funcnet.parallel import AXIS, Layout, process_count
 from funcnet.train.interruption import Interruption
 from funcnet.train.loop import Cadence, Outcome
 from funcnet.train.precision import Precision
-from funcnet.train.report import Matrix, Panel
+from funcnet.train.report_picture import Matrix, Panel
 from funcnet.train.state import TrainState
 from funcnet.train.step import Buffers, UpdateExtra
 from funcnet.tree import Params, PyTree, State
