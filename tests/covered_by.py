@@ -59,20 +59,27 @@ COVERED_BY = {
     "heads/entities.py": "heads/test_metrics.py",
     "heads/fill_mask.py": "serving/test_inference.py",
     "heads/reading/{examples,glue,squad,tables}.py": "heads/test_reading.py",
-    "operators/binding.py": "operators/test_operator.py",
-    "operators/graph/aten_values.py": "operators/graph/test_layers.py operators/graph/test_functions.py",
-    "operators/graph/composites.py": "operators/graph/test_layers.py operators/graph/test_primitives.py",
-    "operators/graph/{equation,evaluation,primitive_shapes,tape}.py": "operators/graph/test_primitives.py",
+    "operators/argument_binding.py": "operators/test_operator.py",
+    "operators/graph/{jaxpr_equation,jaxpr_evaluation,jax_shape_primitives}.py": (
+        "operators/graph/test_jax_primitives.py"
+    ),
     "operators/graph/picture.py": "operators/graph/test_backward_graph.py",
-    "operators/graph/plans/{attention,circular,classes,distances,losses}.py": (
+    "operators/graph/function_plans/{attention,circular_padding,class_losses,distances,losses}.py": (
         "operators/graph/test_layers.py operators/graph/test_functions.py operators/graph/test_bert.py"
     ),
-    "operators/graph/plans/{norms,pools,products,recurrent,single}.py": (
+    "operators/graph/function_plans/{linear_and_convolution,normalization,pooling,recurrent,single_operations}.py": (
         "operators/graph/test_layers.py operators/graph/test_functions.py"
     ),
-    "operators/formulas.py": "operators/test_operator.py",
-    "operators/schema.py": "operators/test_parsing.py",
-    "operators/varying.py": "functional/test_linear_cross_entropy.py operators/test_primitives.py",
+    "operators/graph/torch_operations/aten_values.py": (
+        "operators/graph/test_layers.py operators/graph/test_functions.py"
+    ),
+    "operators/graph/torch_operations/composite_operations.py": (
+        "operators/graph/test_layers.py operators/graph/test_jax_primitives.py"
+    ),
+    "operators/graph/torch_operations/tape.py": "operators/graph/test_jax_primitives.py",
+    "operators/derivatives.py": "operators/test_operator.py",
+    "operators/schema.py": "operators/test_schema_parsing.py",
+    "operators/varying_axes.py": "functional/test_linear_cross_entropy.py operators/test_primitives.py",
     "heads/windows.py": "heads/test_answer.py",
     "heads/{choice,encoding,head,table,text,tokens}.py": "heads/test_directory.py tasks/finetuning/test_rows.py",
     "loops/control.py": "export/wasm/test_rules.py",

@@ -16,7 +16,7 @@ from funcnet.nn.core.call import Frame, Taps
 from funcnet.nn.core.module import Module
 from funcnet.nn.core.parts import Node, children, frame_of, join, values
 from funcnet.nn.core.pure import pure_run, take
-from funcnet.operators.varying import vary_like
+from funcnet.operators.varying_axes import vary_like
 from funcnet.tree import PyTree
 
 __all__ = ["Repeat"]

@@ -9,9 +9,9 @@ import math
 import numpy as np
 from jax.extend.core import JaxprEqn, Literal
 
-from funcnet.operators.graph.composites import reshape
-from funcnet.operators.graph.equation import POINTWISE, Equation, Rule, unknown_node
-from funcnet.operators.graph.tape import TapeValue
+from funcnet.operators.graph.jaxpr_equation import POINTWISE, Equation, Rule, unknown_node
+from funcnet.operators.graph.torch_operations.composite_operations import reshape
+from funcnet.operators.graph.torch_operations.tape import TapeValue
 
 __all__ = ["SHAPE_RULES"]
 

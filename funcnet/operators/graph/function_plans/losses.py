@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from funcnet.operators.graph.composites import linear, reduced
-from funcnet.operators.graph.plans.classes import cross_entropy
-from funcnet.operators.graph.plans.distances import pairwise
-from funcnet.operators.graph.plans.single import Plan
-from funcnet.operators.graph.tape import Tape, TapeValue
+from funcnet.operators.graph.function_plans.class_losses import cross_entropy
+from funcnet.operators.graph.function_plans.distances import pairwise
+from funcnet.operators.graph.function_plans.single_operations import Plan
+from funcnet.operators.graph.torch_operations.composite_operations import linear, reduced
+from funcnet.operators.graph.torch_operations.tape import Tape, TapeValue
 
 __all__ = ["LOSSES"]
 

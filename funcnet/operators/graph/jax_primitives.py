@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from funcnet.operators.graph.composites import einsum_pair, matmul
-from funcnet.operators.graph.equation import Equation, Rule, unknown_node
-from funcnet.operators.graph.primitive_shapes import SHAPE_RULES
-from funcnet.operators.graph.tape import TapeValue
+from funcnet.operators.graph.jax_shape_primitives import SHAPE_RULES
+from funcnet.operators.graph.jaxpr_equation import Equation, Rule, unknown_node
+from funcnet.operators.graph.torch_operations.composite_operations import einsum_pair, matmul
+from funcnet.operators.graph.torch_operations.tape import TapeValue
 
 __all__ = ["FUNCTIONS", "RULES"]
 

@@ -14,10 +14,10 @@ import numpy as np
 from jax.typing import DTypeLike
 from numpy.typing import NDArray
 
-from funcnet.operators.graph.composites import contiguous, linear, matmul, reshape
-from funcnet.operators.graph.plans.norms import dropped
-from funcnet.operators.graph.plans.single import Plan
-from funcnet.operators.graph.tape import Results, Tape, TapeValue
+from funcnet.operators.graph.function_plans.normalization import dropped
+from funcnet.operators.graph.function_plans.single_operations import Plan
+from funcnet.operators.graph.torch_operations.composite_operations import contiguous, linear, matmul, reshape
+from funcnet.operators.graph.torch_operations.tape import Results, Tape, TapeValue
 
 __all__ = ["ATTENTION"]
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax.extend.core import JaxprEqn, Literal
 
-from funcnet.operators.graph.tape import Tape, TapeValue, is_inexact, to_array
+from funcnet.operators.graph.torch_operations.tape import Tape, TapeValue, is_inexact, to_array
 
 __all__ = ["POINTWISE", "Equation", "Rule", "operator_node", "unknown_node"]
 

@@ -7,15 +7,15 @@ results.
 
 from collections.abc import Mapping
 
-from funcnet.operators.graph.plans.attention import ATTENTION
-from funcnet.operators.graph.plans.classes import CLASSES
-from funcnet.operators.graph.plans.distances import DISTANCES
-from funcnet.operators.graph.plans.losses import LOSSES
-from funcnet.operators.graph.plans.norms import NORMS
-from funcnet.operators.graph.plans.pools import POOLS
-from funcnet.operators.graph.plans.products import PRODUCTS
-from funcnet.operators.graph.plans.recurrent import RECURRENT
-from funcnet.operators.graph.plans.single import SINGLE, Plan
+from funcnet.operators.graph.function_plans.attention import ATTENTION
+from funcnet.operators.graph.function_plans.class_losses import CLASSES
+from funcnet.operators.graph.function_plans.distances import DISTANCES
+from funcnet.operators.graph.function_plans.linear_and_convolution import PRODUCTS
+from funcnet.operators.graph.function_plans.losses import LOSSES
+from funcnet.operators.graph.function_plans.normalization import NORMS
+from funcnet.operators.graph.function_plans.pooling import POOLS
+from funcnet.operators.graph.function_plans.recurrent import RECURRENT
+from funcnet.operators.graph.function_plans.single_operations import SINGLE, Plan
 
 __all__ = ["OPENED", "PLANS", "UNPLANNED"]
 

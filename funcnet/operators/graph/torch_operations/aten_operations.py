@@ -4,8 +4,8 @@ Each row of the table has the operation, its tensors in the order of torch's sig
 names of what the node saves. No gradient flows to tensors marked with `-`. `mat1?mat2` means that the node saves `mat1`
 only if `mat2` requires a gradient.
 
-Reference: tools/autograd/derivatives.yaml of torch 2.13. `tests/operators/graph/test_aten.py` compares the table with
-the copy of this file that torch installs.
+Reference: tools/autograd/derivatives.yaml of torch 2.13. `test_aten_operations.py` compares the table with the copy of
+this file that torch installs.
 """
 
 from dataclasses import dataclass

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from funcnet.operators.graph.tape import Tape, TapeValue
+from funcnet.operators.graph.torch_operations.tape import Tape, TapeValue
 
 __all__ = ["circular"]
 

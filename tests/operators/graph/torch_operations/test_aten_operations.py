@@ -8,8 +8,8 @@ import pytest
 import torchgen
 from torchgen.packaged.autograd.load_derivatives import load_derivatives
 
-from funcnet.operators.graph.aten import ATEN
-from funcnet.operators.graph.aten_values import VALUES
+from funcnet.operators.graph.torch_operations.aten_operations import ATEN
+from funcnet.operators.graph.torch_operations.aten_values import VALUES
 from tests.operators.graph.torch_graph import UNSAVED
 
 GRADIENTS = re.compile(r"_is_|_device|_defined|^grad|_dtype$|_conj|_numel|_layout")  # what belongs to the gradient

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from funcnet.operators.graph.plans.circular import circular
-from funcnet.operators.graph.plans.products import numbers
-from funcnet.operators.graph.plans.single import Plan
-from funcnet.operators.graph.tape import Results, Tape, TapeValue
+from funcnet.operators.graph.function_plans.circular_padding import circular
+from funcnet.operators.graph.function_plans.linear_and_convolution import numbers
+from funcnet.operators.graph.function_plans.single_operations import Plan
+from funcnet.operators.graph.torch_operations.tape import Results, Tape, TapeValue
 
 __all__ = ["POOLS"]
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from funcnet.operators.binding import bind_arguments
+from funcnet.operators.argument_binding import bind_arguments
 from funcnet.operators.operator import Operator
 
 __all__ = ["check"]

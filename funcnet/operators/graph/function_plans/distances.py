@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from funcnet.operators.graph.plans.single import Plan
-from funcnet.operators.graph.tape import Tape, TapeValue
+from funcnet.operators.graph.function_plans.single_operations import Plan
+from funcnet.operators.graph.torch_operations.tape import Tape, TapeValue
 
 __all__ = ["DISTANCES", "pairwise"]
 

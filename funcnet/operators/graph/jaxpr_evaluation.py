@@ -1,8 +1,8 @@
 """Evaluation of a jaxpr, equation by equation, on values that carry the node which receives their gradient.
 
 A recorded call runs its plan. The program of any other call (`jit`, `remat`, `cond`, loops) is opened, and a loop runs
-step by step, as torch sees a Python loop. Every other equation has a rule in `primitives.py`. The values are those that
-JAX computes; a plan computes only what lies between its arguments and its results.
+step by step, as torch sees a Python loop. Every other equation has a rule in `jax_primitives.py`. The values are those
+that JAX computes; a plan computes only what lies between its arguments and its results.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,10 +14,10 @@ import numpy as np
 from jax.extend.core import Jaxpr, Literal
 from numpy.typing import NDArray
 
-from funcnet.operators.graph.equation import Equation, operator_node, unknown_node
-from funcnet.operators.graph.primitives import FUNCTIONS, RULES
+from funcnet.operators.graph.jax_primitives import FUNCTIONS, RULES
+from funcnet.operators.graph.jaxpr_equation import Equation, operator_node, unknown_node
 from funcnet.operators.graph.recording import BEGIN, END, RecordedCall
-from funcnet.operators.graph.tape import Tape, TapeValue, to_array
+from funcnet.operators.graph.torch_operations.tape import Tape, TapeValue, to_array
 from funcnet.operators.primitives import OperatorCall
 
 __all__ = ["Evaluation"]

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from funcnet.operators.graph.composites import contiguous, linear, matmul
-from funcnet.operators.graph.plans.norms import dropped
-from funcnet.operators.graph.plans.single import Plan
-from funcnet.operators.graph.tape import Results, Tape, TapeValue
+from funcnet.operators.graph.function_plans.normalization import dropped
+from funcnet.operators.graph.function_plans.single_operations import Plan
+from funcnet.operators.graph.torch_operations.composite_operations import contiguous, linear, matmul
+from funcnet.operators.graph.torch_operations.tape import Results, Tape, TapeValue
 
 __all__ = ["RECURRENT"]
 

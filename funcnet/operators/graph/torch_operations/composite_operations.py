@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from funcnet.operators.graph.tape import Tape, TapeValue
+from funcnet.operators.graph.torch_operations.tape import Tape, TapeValue
 
 __all__ = ["contiguous", "einsum_pair", "linear", "matmul", "reduced", "reshape"]
 

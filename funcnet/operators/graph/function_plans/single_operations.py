@@ -7,7 +7,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from numpy.typing import NDArray
 
-from funcnet.operators.graph.tape import Tape, TapeValue
+from funcnet.operators.graph.torch_operations.tape import Tape, TapeValue
 
 __all__ = ["SINGLE"]
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from funcnet.operators.graph.composites import linear as linear_of
-from funcnet.operators.graph.composites import reshape
-from funcnet.operators.graph.plans.single import Plan
-from funcnet.operators.graph.tape import Tape, TapeValue
+from funcnet.operators.graph.function_plans.single_operations import Plan
+from funcnet.operators.graph.torch_operations.composite_operations import linear as linear_of
+from funcnet.operators.graph.torch_operations.composite_operations import reshape
+from funcnet.operators.graph.torch_operations.tape import Tape, TapeValue
 
 __all__ = ["PRODUCTS", "numbers", "spread_over"]
 

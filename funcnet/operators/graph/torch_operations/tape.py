@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from funcnet.operators.graph.aten import ATEN
-from funcnet.operators.graph.aten_values import VALUES
-from funcnet.operators.graph.node import BackwardNode, Edge
+from funcnet.operators.graph.torch_operations.aten_operations import ATEN
+from funcnet.operators.graph.torch_operations.aten_values import VALUES
+from funcnet.operators.graph.torch_operations.backward_nodes import BackwardNode, Edge
 
 __all__ = ["Results", "Tape", "TapeValue", "is_inexact", "to_array"]
 
