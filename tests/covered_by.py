@@ -100,7 +100,9 @@ COVERED_BY = {
     ),
     "models/bert/embeddings.py": "models/bert/test_model.py models/bert/test_parity.py models/bert/test_pretrained.py",
     "models/bert/encoder.py": "models/bert/test_model.py models/bert/test_parity.py models/bert/test_pretrained.py",
-    "models/bert/heads.py": "models/bert/test_model.py models/bert/test_parity.py models/bert/test_pretrained.py",
+    "models/bert/pretraining_heads.py": (
+        "models/bert/test_model.py models/bert/test_parity.py models/bert/test_pretrained.py"
+    ),
     "models/bert/initialise.py": "models/bert/test_model.py models/bert/test_parity.py models/bert/test_pretrained.py",
     "models/bert/modeling.py": "models/bert/test_model.py models/bert/test_parity.py models/bert/test_pretrained.py",
     "models/bert/question_answering.py": (
@@ -109,6 +111,7 @@ COVERED_BY = {
     "models/bert/vocabulary_padding.py": (
         "models/bert/test_model.py models/bert/test_parity.py models/bert/test_pretrained.py"
     ),
+    "models/loading/{checkpoint_arrays,naming}.py": "models/loading/test_model_weights.py",
     "nn/core/absent.py": "nn/test_public_names.py",
     "nn/core/computed.py": "nn/utils/test_parametrize.py nn/utils/test_prune.py",
     "nn/core/lazy.py": "nn/test_layer_init.py nn/core/test_module.py",

@@ -45,7 +45,7 @@ def test_it_becomes_a_directory_of_hugging_face_s(tmp_path):
 
 def test_the_heads_of_google_s_fine_tuning():
     """`run_classifier.py` and `run_squad.py` put their layer elsewhere than Hugging Face."""
-    from funcnet.models.bert.google import from_google
+    from funcnet.models.bert.google_names import from_google
 
     names = ["output_weights", "output_bias", "cls/squad/output_weights", "cls/squad/output_bias", "global_step"]
     assert from_google(dict.fromkeys(names)) == {

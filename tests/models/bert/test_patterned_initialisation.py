@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from funcnet.models import bert
-from funcnet.models.bert.start import quick_start
+from funcnet.models.bert.patterned_initialisation import quick_start
 
 
 @pytest.fixture(scope="module")

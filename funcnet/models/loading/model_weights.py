@@ -1,14 +1,6 @@
-"""Loading of checkpoints into models, even if the names in the file differ from those of the model.
+"""Loading of checkpoint files into models: new heads, mismatches, tied weights, shards for devices."""
 
-    file -> read_arrays (current names) -> choose_layers -> fill (prefixes, new heads, mismatches) -> params, state
-
-A `Naming` describes the names of one family of models.
-"""
-
-import dataclasses
-import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from funcnet import nn, tree, weights
-from funcnet.files import check_digests
+from funcnet import nn, tree
+from funcnet.models.loading.checkpoint_arrays import RenamedArrays, read_arrays, renamed_names
+from funcnet.models.loading.naming import Arrays, Naming
 from funcnet.nn.core.sliced import SlicedArray
 from funcnet.nn.core.start import start
 from funcnet.nn.core.state_dict import disagreements, entries_of
@@ -26,43 +19,9 @@ from funcnet.parallel import Layout
 from funcnet.random import is_key
 from funcnet.tree import Tree
 
-__all__ = ["Naming", "choose_layers", "fill", "load", "read_arrays"]
-
-Arrays = Mapping[str, Any]
+__all__ = ["fill", "load"]
 
 SHOWN = 12  # largest number of ignored names, or of bad ones, that a warning lists
-DATA_PARALLEL = "module."  # prefix of all names in a state_dict of torch's DataParallel
-
-
-@dataclasses.dataclass(frozen=True)
-class Naming:
-    """The names of the arrays in the checkpoints of a family of models.
-
-    Attributes:
-        prefix: prefix of the names of the encoder in a model with a head, such as "bert.", or "" for no prefix.
-        encoder: beginnings of the names of the encoder, without the prefix.
-        heads: beginnings of the names of heads. A file may lack a head of the model, or have a head that the model
-            lacks.
-        layers: pattern of the name of a layer, without the prefix, for `choose_layers`.
-        ignored: pattern of names that are not weights.
-        renamed: (pattern, replacement) for the names in older files.
-        foreign: function of the names in a file. For a file of another framework, the function returns `{our name:
-            (name in the file, whether to transpose)}`. For any other file, it returns None.
-    """
-
-    prefix: str = ""
-    encoder: tuple[str, ...] = ()
-    heads: tuple[str, ...] = ()
-    layers: str = r"(?!)"
-    ignored: str = r"(?!)"
-    renamed: tuple[tuple[str, str], ...] = ()
-    foreign: Callable[[Iterable[str]], Mapping[str, tuple[str, bool]] | None] = lambda names: None
-
-    def head(self, name: str) -> str | None:
-        """Return the entry of `heads` with which the name of an array begins, or None if the array is not part of a
-        head.
-        """
-        return next((head for head in self.heads if name.startswith(head)), None)
 
 
 def load(
@@ -122,62 +81,6 @@ def load(
     return fill(model, arrays, naming, f"{where}: {path}", key=key, **options)
 
 
-def read_arrays(path: str | Path, naming: Naming, where: str) -> Arrays:
-    """Open the arrays of a checkpoint, with old names replaced by the names that models have now. Each array is read
-    from the file when it is accessed.
-
-    Raises:
-        FileNotFoundError: if the file does not exist.
-        ValueError: if the file does not contain named arrays, or has changed since a run wrote it.
-    """
-    path = Path(path)
-    if path.is_dir():
-        check_digests(path, where)
-    else:
-        check_digests(path.parent, where, [path.name])
-    file = weights.load(path)
-    if not isinstance(file, Mapping) or not all(hasattr(array, "shape") for array in file.values()):
-        raise ValueError(
-            f"{where}: {path}: the weights are not a dict {{name: array}}; expected a model's state_dict, got "
-            f"{type(file).__name__}. Save the state_dict alone."
-        )
-    foreign = naming.foreign(file)
-    if foreign is not None:
-        names = {ours: theirs for ours, (theirs, _) in foreign.items()}
-        return _Renamed(file, names, (ours for ours, (_, transposed) in foreign.items() if transposed))
-    start = DATA_PARALLEL if file and all(name.startswith(DATA_PARALLEL) for name in file) else ""
-
-    def today(name: str) -> str:
-        name = name.removeprefix(start)
-        for pattern, replacement in naming.renamed:
-            name = re.sub(pattern, replacement, name)
-        return name
-
-    names = _renamed(file, today, f"{where}: {path}")
-    return _Renamed(file, {ours: theirs for ours, theirs in names.items() if not re.search(naming.ignored, ours)})
-
-
-def choose_layers(arrays: Arrays, patterns: str | Iterable[str], naming: Naming, where: str) -> tuple[Arrays, int]:
-    """Select layers by name. Return the arrays of a file without the other layers, with the chosen layers renumbered
-    from 0, and the number of chosen layers.
-
-    Raises:
-        ValueError: if a pattern matches no layer.
-    """
-    layer = re.compile(rf"^((?:{re.escape(naming.prefix)})?)({naming.layers})(?=\.)")
-    found = {name: match for name in arrays if (match := layer.match(name))}
-    there = sorted({match[2] for match in found.values()}, key=lambda name: int(name.rsplit(".", 1)[1]))
-    chosen = tree.select(patterns, there, where=where)
-    places = {name: f"{name.rsplit('.', 1)[0]}.{place}" for place, name in enumerate(chosen)}
-    names = {}
-    for name in arrays:
-        if name not in found:
-            names[name] = name
-        elif found[name][2] in places:
-            names[found[name][1] + places[found[name][2]] + name[found[name].end() :]] = name
-    return _Renamed(arrays, names), len(chosen)
-
-
 def fill(
     model: nn.Module,
     arrays: Arrays,
@@ -205,9 +108,9 @@ def fill(
     key = jax.random.key(0) if key is None else key
     if layout is None:
         into = model.init(key) if new else None
-        params, state = model.load_state_dict(_Renamed(arrays, known), strict=False, into=into)
+        params, state = model.load_state_dict(RenamedArrays(arrays, known), strict=False, into=into)
     else:
-        params, state = _sharded(model, _Renamed(arrays, known), new, key, layout.for_net(model))
+        params, state = _sharded(model, RenamedArrays(arrays, known), new, key, layout.for_net(model))
     _warn(model, arrays, new, [name for name in found.unexpected if naming.head(name) is None], where)
     _warn_of_nan(params, where)
     return params, state
@@ -230,40 +133,6 @@ def _sharded(model: nn.Module, arrays: Arrays, new: list[str], key: jax.Array, l
     return load_state_dict(model, arrays, False, start(model, key, {}, read) if new else None, put=put)
 
 
-class _Renamed(Mapping[str, Any]):
-    """The arrays of a file under other names, some of them transposed. Each array is read when it is accessed."""
-
-    def __init__(self, file: Arrays, names: Mapping[str, str], transposed: Iterable[str] = ()):
-        self._file, self._names, self._transposed = file, names, frozenset(transposed)
-
-    def __getitem__(self, name: str) -> Any:
-        array = self._file[self._names[name]]
-        return np.transpose(array) if name in self._transposed else array
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-
-def _renamed(file: Arrays, rename: Callable[[str], str], where: str) -> dict[str, str]:
-    """Return {`rename(name)`: name} for the names in a file. If two arrays get the same name, the last one counts, as
-    in transformers. Warn if they differ.
-    """
-    names: dict[str, str] = {}
-    for name in file:
-        before = names.get(new := rename(name))
-        if before is not None and not np.array_equal(file[before], file[name], equal_nan=True):
-            warnings.warn(
-                f"{where}: two arrays of the file are {new!r} in the model; expected equal arrays, got others under "
-                f"{before!r} and {name!r}. The last one is used, as in transformers.",
-                stacklevel=5,
-            )
-        names[new] = name
-    return names
-
-
 def _prefixed(arrays: Arrays, model: nn.Module, naming: Naming, where: str) -> Arrays:
     """Rename the arrays of a file to the names of the model: remove or add the prefix of the encoder, such as
     "bert.".
@@ -274,10 +143,10 @@ def _prefixed(arrays: Arrays, model: nn.Module, naming: Naming, where: str) -> A
     file_has = any(name.startswith(prefix) for name in arrays)
     model_has = any(name.startswith(prefix) for name, _ in model.named_parameters())
     if file_has and not model_has:
-        return _Renamed(arrays, _renamed(arrays, lambda name: name.removeprefix(prefix), where))
+        return RenamedArrays(arrays, renamed_names(arrays, lambda name: name.removeprefix(prefix), where))
     if model_has and not file_has:
         rename = lambda name: prefix + name if name.startswith(naming.encoder) else name
-        return _Renamed(arrays, _renamed(arrays, rename, where))
+        return RenamedArrays(arrays, renamed_names(arrays, rename, where))
     return arrays
 
 
