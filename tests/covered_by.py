@@ -193,22 +193,26 @@ COVERED_BY = {
     "parallel/checks.py": "parallel/test_layout.py",
     "parallel/watchers.py": "parallel/test_processes.py",
     "porting/analysis/aliasing.py": "porting/transforms/test_views.py",
-    "porting/analysis/evaluating.py": "porting/transforms/test_views.py",
-    "porting/analysis/flow.py": "porting/transforms/test_views.py",
+    "porting/analysis/name_effects.py": "porting/transforms/test_views.py",
+    "porting/analysis/aliasing_findings.py": "porting/transforms/test_views.py",
     "porting/analysis/hoisting.py": "porting/transforms/test_calls.py porting/test_published_models.py cli/test_port.py",  # noqa: E501
     "porting/analysis/mutations.py": "porting/transforms/test_views.py",
-    "porting/analysis/storage.py": "porting/transforms/test_views.py",
-    "porting/analysis/torch_results.py": "porting/analysis/test_inference.py",
-    "porting/analysis/{view_plans,viewing}.py": "porting/transforms/test_views.py",
-    "porting/context.py": "porting/test_rewriter.py porting/test_rewriting.py",
+    "porting/analysis/shared_storage.py": "porting/transforms/test_views.py",
+    "porting/analysis/torch_results.py": "porting/analysis/test_type_inference.py",
+    "porting/analysis/{view_expressions,view_plans}.py": "porting/transforms/test_views.py",
     "porting/port.py": "porting/transforms/test_calls.py porting/test_published_models.py cli/test_port.py",
-    "porting/proving/defaults.py": "porting/transforms/test_calls.py porting/test_published_models.py cli/test_port.py",
-    "porting/proving/patterned_torch.py": (
+    "porting/expression_facts/named_facts.py": "porting/analysis/test_type_inference.py",
+    "porting/proving/{parameter_defaults,torch_random_functions}.py": (
         "porting/transforms/test_calls.py porting/test_published_models.py cli/test_port.py"
     ),
     "porting/rules/{attention,internal,joining}.py": "porting/rules/test_cover_torch.py porting/rules/test_shape.py",
     "porting/rules/{linalg,sorting,sparse,special}.py": "porting/rules/test_cover_torch.py porting/rules/test_shape.py",
-    "porting/transforms/texts.py": "porting/transforms/test_calls.py porting/test_published_models.py cli/test_port.py",
+    "porting/transforms/docstrings.py": (
+        "porting/transforms/test_calls.py porting/test_published_models.py cli/test_port.py"
+    ),
+    "porting/transforms/rewrite_context.py": (
+        "porting/rewriting/test_rewriter.py porting/rewriting/test_rewritten_file.py"
+    ),
     "quantization/batch_products.py": "quantization/test_transformer_parts.py",
     "quantization/layer_norm.py": "quantization/test_transformer_parts.py",
     "quantization/loss_report.py": "quantization/test_quantization_loss.py",
