@@ -65,7 +65,7 @@ def load(
 
     Example:
         >>> import tempfile
-        >>> from funcnet import nn
+        >>> from funcnet import nn, weights
         >>> net = nn.Linear(2, 3)
         >>> params, state = net.init(jax.random.key(0))
         >>> with tempfile.TemporaryDirectory() as folder:
