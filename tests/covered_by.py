@@ -60,20 +60,27 @@ COVERED_BY = {
     "heads/fill_mask.py": "serving/test_inference.py",
     "heads/input_settings.py": "serving/test_inference.py tasks/finetuning/test_task.py",
     "heads/reading/{examples,glue,squad,tables}.py": "heads/test_reading.py",
-    "operators/binding.py": "operators/test_operator.py",
-    "operators/graph/aten_values.py": "operators/graph/test_layers.py operators/graph/test_functions.py",
-    "operators/graph/composites.py": "operators/graph/test_layers.py operators/graph/test_primitives.py",
-    "operators/graph/{equation,evaluation,primitive_shapes,tape}.py": "operators/graph/test_primitives.py",
+    "operators/argument_binding.py": "operators/test_operator.py",
+    "operators/graph/{jaxpr_equation,jaxpr_evaluation,jax_shape_primitives}.py": (
+        "operators/graph/test_jax_primitives.py"
+    ),
     "operators/graph/picture.py": "operators/graph/test_backward_graph.py",
-    "operators/graph/plans/{attention,circular,classes,distances,losses}.py": (
+    "operators/graph/function_plans/{attention,circular_padding,class_losses,distances,losses}.py": (
         "operators/graph/test_layers.py operators/graph/test_functions.py operators/graph/test_bert.py"
     ),
-    "operators/graph/plans/{norms,pools,products,recurrent,single}.py": (
+    "operators/graph/function_plans/{linear_and_convolution,normalization,pooling,recurrent,single_operations}.py": (
         "operators/graph/test_layers.py operators/graph/test_functions.py"
     ),
-    "operators/formulas.py": "operators/test_operator.py",
-    "operators/schema.py": "operators/test_parsing.py",
-    "operators/varying.py": "functional/test_linear_cross_entropy.py operators/test_primitives.py",
+    "operators/graph/torch_operations/aten_values.py": (
+        "operators/graph/test_layers.py operators/graph/test_functions.py"
+    ),
+    "operators/graph/torch_operations/composite_operations.py": (
+        "operators/graph/test_layers.py operators/graph/test_jax_primitives.py"
+    ),
+    "operators/graph/torch_operations/tape.py": "operators/graph/test_jax_primitives.py",
+    "operators/derivatives.py": "operators/test_operator.py",
+    "operators/schema.py": "operators/test_schema_parsing.py",
+    "operators/varying_axes.py": "functional/test_linear_cross_entropy.py operators/test_primitives.py",
     "heads/windows.py": "heads/test_answer.py",
     "heads/{choice,encoding,head,table,text,tokens}.py": "heads/test_directory.py tasks/finetuning/test_rows.py",
     "loops/control.py": "export/wasm/test_rules.py",
@@ -94,7 +101,9 @@ COVERED_BY = {
     ),
     "models/bert/embeddings.py": "models/bert/test_model.py models/bert/test_parity.py models/bert/test_pretrained.py",
     "models/bert/encoder.py": "models/bert/test_model.py models/bert/test_parity.py models/bert/test_pretrained.py",
-    "models/bert/heads.py": "models/bert/test_model.py models/bert/test_parity.py models/bert/test_pretrained.py",
+    "models/bert/pretraining_heads.py": (
+        "models/bert/test_model.py models/bert/test_parity.py models/bert/test_pretrained.py"
+    ),
     "models/bert/initialise.py": "models/bert/test_model.py models/bert/test_parity.py models/bert/test_pretrained.py",
     "models/bert/modeling.py": "models/bert/test_model.py models/bert/test_parity.py models/bert/test_pretrained.py",
     "models/bert/question_answering.py": (
@@ -103,6 +112,7 @@ COVERED_BY = {
     "models/bert/vocabulary_padding.py": (
         "models/bert/test_model.py models/bert/test_parity.py models/bert/test_pretrained.py"
     ),
+    "models/loading/{checkpoint_arrays,naming}.py": "models/loading/test_model_weights.py",
     "nn/core/absent.py": "nn/test_public_names.py",
     "nn/module/computed_attributes.py": "nn/utils/test_parametrize.py nn/utils/test_prune.py",
     "nn/state_dict/sliced_array.py": "models/test_sharded_loading.py",
@@ -183,22 +193,26 @@ COVERED_BY = {
     "parallel/checks.py": "parallel/test_layout.py",
     "parallel/watchers.py": "parallel/test_processes.py",
     "porting/analysis/aliasing.py": "porting/transforms/test_views.py",
-    "porting/analysis/evaluating.py": "porting/transforms/test_views.py",
-    "porting/analysis/flow.py": "porting/transforms/test_views.py",
+    "porting/analysis/name_effects.py": "porting/transforms/test_views.py",
+    "porting/analysis/aliasing_findings.py": "porting/transforms/test_views.py",
     "porting/analysis/hoisting.py": "porting/transforms/test_calls.py porting/test_published_models.py cli/test_port.py",  # noqa: E501
     "porting/analysis/mutations.py": "porting/transforms/test_views.py",
-    "porting/analysis/storage.py": "porting/transforms/test_views.py",
-    "porting/analysis/torch_results.py": "porting/analysis/test_inference.py",
-    "porting/analysis/{view_plans,viewing}.py": "porting/transforms/test_views.py",
-    "porting/context.py": "porting/test_rewriter.py porting/test_rewriting.py",
+    "porting/analysis/shared_storage.py": "porting/transforms/test_views.py",
+    "porting/analysis/torch_results.py": "porting/analysis/test_type_inference.py",
+    "porting/analysis/{view_expressions,view_plans}.py": "porting/transforms/test_views.py",
     "porting/port.py": "porting/transforms/test_calls.py porting/test_published_models.py cli/test_port.py",
-    "porting/proving/defaults.py": "porting/transforms/test_calls.py porting/test_published_models.py cli/test_port.py",
-    "porting/proving/patterned_torch.py": (
+    "porting/expression_facts/named_facts.py": "porting/analysis/test_type_inference.py",
+    "porting/proving/{parameter_defaults,torch_random_functions}.py": (
         "porting/transforms/test_calls.py porting/test_published_models.py cli/test_port.py"
     ),
     "porting/rules/{attention,internal,joining}.py": "porting/rules/test_cover_torch.py porting/rules/test_shape.py",
     "porting/rules/{linalg,sorting,sparse,special}.py": "porting/rules/test_cover_torch.py porting/rules/test_shape.py",
-    "porting/transforms/texts.py": "porting/transforms/test_calls.py porting/test_published_models.py cli/test_port.py",
+    "porting/transforms/docstrings.py": (
+        "porting/transforms/test_calls.py porting/test_published_models.py cli/test_port.py"
+    ),
+    "porting/transforms/rewrite_context.py": (
+        "porting/rewriting/test_rewriter.py porting/rewriting/test_rewritten_file.py"
+    ),
     "quantization/batch_products.py": "quantization/test_transformer_parts.py",
     "quantization/layer_norm.py": "quantization/test_transformer_parts.py",
     "quantization/loss_report.py": "quantization/test_quantization_loss.py",

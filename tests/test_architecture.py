@@ -248,24 +248,56 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__") and name not in PUBLIC
 
 
-def test_no_file_imports_itself_through_others(names):
-    """Imports inside functions count: a circle that is hidden is a circle."""
-    files = {}
-    for file in FILES:
-        parts = file.relative_to(ROOT).with_suffix("").parts
-        files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+# ------------------------------------------------------------------------------------------------------------ circles
 
-    def module_of(name: str) -> str | None:
-        while name and name not in files:
-            name = name.rpartition(".")[0]
-        return name or None
 
-    graph = {name: {module_of(one) for one in names[file]} - {name, None} for name, file in files.items()}
-    for needed in graph.values():
-        needed.discard("funcnet")  # `from funcnet import tree`: the package imports nothing until a name is asked for
-    while leaves := [name for name, needed in graph.items() if not needed]:
-        graph = {name: needed - set(leaves) for name, needed in graph.items() if name not in leaves}
-    assert not graph, f"circles among {sorted(graph)}"
+MODULES = {".".join(f.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): f for f in FILES}
+
+
+def module_of(name: str) -> str | None:
+    """The module that has a dotted name, or is named by it."""
+    while name and name not in MODULES:
+        name = name.rpartition(".")[0]
+    return name or None
+
+
+def is_package(module: str) -> bool:
+    return MODULES[module].name == "__init__.py"
+
+
+def room_of(module: str) -> str:
+    """The folder that a module is in. A file right under the package is a room of its own."""
+    return module if is_package(module) or module.count(".") == 1 else module.rpartition(".")[0]
+
+
+def circular(graph: dict[str, set[str]]) -> list[str]:
+    """The names of {name: names that it imports} that are in circles, or between two circles."""
+    count = len(graph) + 1
+    while len(graph) < count:
+        count, imported = len(graph), set().union(*graph.values())
+        graph = {name: needed & graph.keys() for name, needed in graph.items() if name in imported}
+        graph = {name: needed for name, needed in graph.items() if needed}
+    return sorted(graph)
+
+
+@pytest.fixture(scope="module")
+def needs(names) -> dict[str, set[str]]:
+    """{module: the modules that it imports}. Imports inside functions count: a circle that is hidden is a circle."""
+    # `from funcnet import tree`: the package imports nothing until a name is asked for
+    return {name: {module_of(one) for one in names[f]} - {name, "funcnet", None} for name, f in MODULES.items()}
+
+
+def test_no_file_imports_itself_through_others(needs):
+    assert not (found := circular(needs)), f"circles among the files {found}"
+
+
+def test_no_circle_of_folders(needs):
+    """Subfolders are folders too. Only an `__init__` may import from the subfolders that import from its folder."""
+    graph: dict[str, set[str]] = {room_of(module): set() for module in MODULES}
+    for module, needed in needs.items():
+        own = {one for one in needed if is_package(module) and one.startswith(f"{module}.")}
+        graph[room_of(module)] |= {room_of(one) for one in needed - own} - {room_of(module)}
+    assert not (found := circular(graph)), f"circles among the folders {found}"
 
 
 def test_every_module_has_a_test_file_or_says_which_covers_it():
@@ -293,3 +325,4 @@ def test_the_law_can_be_broken(tmp_path, monkeypatch):
     file.write_text("import funcnet.train.loop\nfrom funcnet import tasks\ndef f():\n    from ..models import bert\n")
     monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path)
     assert parts(imports(file)) == {"train", "tasks", "models"}
+    assert circular({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["b", "c"]

@@ -56,8 +56,8 @@ def run_port(arguments: PortArguments) -> int:
     """Run `funcnet port`; return the exit code."""
     if importlib.util.find_spec("libcst") is None:
         raise ValueError("port: libcst is not installed; expected this command's extra. pip install 'funcnet[port]'")
+    from funcnet.porting.errors.unported_lines import BLOCKS, LEVELS, summary
     from funcnet.porting.port import port
-    from funcnet.porting.register import BLOCKS, LEVELS, summary
 
     path, name = _parts(arguments.source)
     result = port(

@@ -28,7 +28,7 @@ from jax import lax
 
 from funcnet import random
 from funcnet.functional.attention_core import masked
-from funcnet.operators.varying import vary_like
+from funcnet.operators.varying_axes import vary_like
 
 __all__ = ["BlockPlan", "Masks", "attend_in_blocks"]
 

@@ -33,7 +33,7 @@ from funcnet.functional.batch_records import (
 )
 from funcnet.operators import native
 from funcnet.operators.graph.recording import recorded
-from funcnet.operators.varying import vary_like
+from funcnet.operators.varying_axes import vary_like
 
 __all__ = ["batch_norm", "batch_norm_and_count", "bound_axes", "normalise_batch"]
 

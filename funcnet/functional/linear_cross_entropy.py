@@ -24,7 +24,7 @@ from funcnet.functional.loss_classification import cross_entropy
 from funcnet.functional.platforms import bilinear
 from funcnet.functional.reduction import class_weights
 from funcnet.functional.sharding import gathered, partition, placed, replicated, reshaped, shards
-from funcnet.operators.varying import vary_like
+from funcnet.operators.varying_axes import vary_like
 
 __all__ = ["LinearCrossEntropyOptions", "linear_cross_entropy"]
 

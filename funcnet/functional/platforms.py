@@ -22,7 +22,7 @@ from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
 
 from funcnet.operators.primitives import device_count
-from funcnet.operators.varying import vary_like
+from funcnet.operators.varying_axes import vary_like
 
 __all__ = ["JaxprEquation", "KernelProduct", "Product", "batched", "bilinear", "default_program", "form", "transposed"]
 

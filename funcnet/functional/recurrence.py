@@ -20,7 +20,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from funcnet.functional.hyperbolic import tanh_slope
 from funcnet.functional.sharding import placed
-from funcnet.operators.varying import vary_like
+from funcnet.operators.varying_axes import vary_like
 
 __all__ = ["MODES", "push", "recur", "run"]
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from funcnet.functional.recurrence import push, run
 from funcnet.functional.sharding import partition
 from funcnet.operators import native
-from funcnet.operators.foreign import ForeignKernel
+from funcnet.operators.foreign_kernels import ForeignKernel
 from funcnet.operators.operator import Operator, define
 
 __all__ = ["has_kernel", "steps"]

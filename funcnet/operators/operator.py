@@ -10,14 +10,14 @@ from typing import Any
 
 import jax
 
-from funcnet.operators.binding import bind_arguments
+from funcnet.operators.argument_binding import bind_arguments
+from funcnet.operators.derivatives import Derivative, derivative_of
 from funcnet.operators.dimensions import OperatorDimensions, parse_dimensions
-from funcnet.operators.foreign import ForeignKernel
-from funcnet.operators.formulas import Derivative, derivative_of
-from funcnet.operators.parsing import parse
+from funcnet.operators.foreign_kernels import ForeignKernel
 from funcnet.operators.primitives import PLATFORMS, OperatorCall, changes, primitive
 from funcnet.operators.schema import Schema
-from funcnet.operators.varying import vary_like
+from funcnet.operators.schema_parsing import parse
+from funcnet.operators.varying_axes import vary_like
 
 __all__ = ["Implementation", "Operator", "define", "get", "load", "table"]
 
@@ -167,7 +167,7 @@ class Operator:
 
         Args:
             joint: a function that returns {name: gradient} of several arguments, with the parameters of a formula.
-            **formulas: for each argument, a formula or a function; see `formulas.py`. They precede `joint`.
+            **formulas: for each argument, a formula or a function; see `derivatives.py`. They precede `joint`.
 
         Raises:
             ValueError: if an argument is unknown or is not a `Tensor`, or a formula is wrong.

@@ -20,9 +20,9 @@ from jax.core import AbstractValue
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from funcnet.operators.binding import Settings
-from funcnet.operators.foreign import ForeignKernel, run_foreign
-from funcnet.operators.varying import vary_like
+from funcnet.operators.argument_binding import Settings
+from funcnet.operators.foreign_kernels import ForeignKernel, run_foreign
+from funcnet.operators.varying_axes import vary_like
 
 __all__ = ["PLATFORMS", "OperatorCall", "changes", "device_count", "primitive"]
 

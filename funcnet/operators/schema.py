@@ -1,7 +1,7 @@
 """Signatures of operators in torch's notation, such as `leaky_relu(Tensor self, float slope=0.01) -> Tensor`.
 
-`parsing.parse` reads a signature, and `str` writes it as torch does, so that equal signatures have equal texts. Torch's
-own signatures have sized lists, optional types, aliases and containers.
+`schema_parsing.parse` reads a signature, and `str` writes it as torch does, so that equal signatures have equal texts.
+Torch's own signatures have sized lists, optional types, aliases and containers.
 """
 
 import dataclasses

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import libcst as cst
 
-from funcnet.porting.analysis.drawing import Functions
+from funcnet.porting.analysis.random_functions import Functions
 from funcnet.porting.errors import PortError
+from funcnet.porting.errors.unported_lines import RegisterEntry, as_json, as_text
 from funcnet.porting.proving.proof import Proof, prove
 from funcnet.porting.reading.global_names import aliases_of
 from funcnet.porting.reading.slicing import Slice, module_tree, slice_of
 from funcnet.porting.reading.sources import ModelSource, read
-from funcnet.porting.register import RegisterEntry, as_json, as_text
-from funcnet.porting.rewriting import Rewritten, plans_of, rewrite
+from funcnet.porting.rewriting.rewritten_file import Rewritten, plans_of, rewrite
 from funcnet.porting.rules import RULES
 from funcnet.porting.running.recording import Recording, record
 

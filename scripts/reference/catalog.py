@@ -148,7 +148,8 @@ INTERNAL = {
     "funcnet.loops": "loop nests and their C, which the export to WebAssembly calls",
     "funcnet.porting": "the parts of `funcnet port`; porting.port has the public function",
     "funcnet.tasks": "the parts of the tasks; each task, its settings and its predictions have pages",
-    "funcnet.operators.graph.plans": "tables of torch's backward nodes",
+    "funcnet.operators.graph.function_plans": "tables of torch's backward nodes",
+    "funcnet.operators.graph.torch_operations": "the tape that records torch's operations as nodes",
 }
 
 

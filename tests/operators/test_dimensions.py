@@ -3,7 +3,7 @@
 import pytest
 
 from funcnet.operators.dimensions import parse_dimensions
-from funcnet.operators.parsing import parse
+from funcnet.operators.schema_parsing import parse
 
 NORM = parse("norm(Tensor x, Tensor? weight=None, float eps=1e-5) -> (Tensor, Tensor)")
 DIMS = parse_dimensions("... d, d -> ... d, ...", NORM)

@@ -14,12 +14,12 @@ import torch
 
 from funcnet import compare, nn
 from funcnet import functional as F
+from funcnet.porting.errors.unported_lines import RegisterEntry
 from funcnet.porting.port import ported_files
-from funcnet.porting.proving.patterned import patterned
-from funcnet.porting.proving.widening import widen
+from funcnet.porting.proving.equal_random_numbers import patterned
+from funcnet.porting.proving.float64_widening import widen
 from funcnet.porting.reading.slicing import slice_of
 from funcnet.porting.reading.sources import read
-from funcnet.porting.register import RegisterEntry
 from funcnet.porting.running.loading import construct, example, load
 from funcnet.porting.running.recording import record
 

@@ -14,9 +14,9 @@ from funcnet.models.bert.modeling import (
     BertForPreTraining,
     BertModel,
 )
+from funcnet.models.bert.patterned_initialisation import QUICK_START_RATES, quick_start
 from funcnet.models.bert.pretrained import from_pretrained, save_pretrained
 from funcnet.models.bert.question_answering import BertForQuestionAnswering
-from funcnet.models.bert.start import QUICK_START_RATES, quick_start
 from funcnet.models.bert.vocabulary_padding import pad_vocab, unpad_vocab
 
 __all__ = [

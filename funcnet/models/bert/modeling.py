@@ -15,8 +15,8 @@ from funcnet.models.bert.attention import attention_bias
 from funcnet.models.bert.configuration import BertConfig
 from funcnet.models.bert.embeddings import BertEmbeddings
 from funcnet.models.bert.encoder import BertEncoder, BertPooler
-from funcnet.models.bert.heads import BertOnlyMLMHead, BertOnlyNSPHead, BertPreTrainingHeads
 from funcnet.models.bert.initialise import initialise
+from funcnet.models.bert.pretraining_heads import BertOnlyMLMHead, BertOnlyNSPHead, BertPreTrainingHeads
 
 __all__ = ["BertForMaskedLM", "BertForNextSentencePrediction", "BertForPreTraining", "BertModel", "outputs"]
 

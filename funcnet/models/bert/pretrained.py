@@ -13,9 +13,9 @@ from funcnet.files import DIGESTS, write_json
 from funcnet.models.bert.activation import called, computes
 from funcnet.models.bert.configuration import BertConfig
 from funcnet.models.bert.encoder import BertEncoder, BertIntermediate, BertPooler
-from funcnet.models.bert.google import from_google, is_google
-from funcnet.models.bert.heads import BertPredictionHeadTransform
+from funcnet.models.bert.google_names import from_google, is_google
 from funcnet.models.bert.modeling import BertModel
+from funcnet.models.bert.pretraining_heads import BertPredictionHeadTransform
 from funcnet.models.bert.vocabulary_padding import unpad_vocab
 from funcnet.models.loading import Naming, choose_layers, fill, read_arrays
 from funcnet.nn.state_dict.state_dict import entries_of

@@ -11,6 +11,6 @@ Example:
 
 from funcnet.operators.graph.backward_graph import BackwardGraph
 from funcnet.operators.graph.building import backward
-from funcnet.operators.graph.node import BackwardNode
+from funcnet.operators.graph.torch_operations.backward_nodes import BackwardNode
 
 __all__ = ["BackwardGraph", "BackwardNode", "backward"]

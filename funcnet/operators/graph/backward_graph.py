@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from funcnet.operators.graph.node import BackwardNode, Edge, execution_order
 from funcnet.operators.graph.picture import draw
+from funcnet.operators.graph.torch_operations.backward_nodes import BackwardNode, Edge, execution_order
 
 __all__ = ["BackwardGraph"]
 

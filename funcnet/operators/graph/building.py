@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from funcnet.operators.graph.backward_graph import BackwardGraph
-from funcnet.operators.graph.evaluation import Evaluation
-from funcnet.operators.graph.node import BackwardNode
-from funcnet.operators.graph.plans import PLANS, UNPLANNED
+from funcnet.operators.graph.function_plans import PLANS, UNPLANNED
+from funcnet.operators.graph.jaxpr_evaluation import Evaluation
 from funcnet.operators.graph.recording import Recorder, recording
-from funcnet.operators.graph.tape import TapeValue, is_inexact, to_array
+from funcnet.operators.graph.torch_operations.backward_nodes import BackwardNode
+from funcnet.operators.graph.torch_operations.tape import TapeValue, is_inexact, to_array
 from funcnet.operators.native.library import allowed
 
 __all__ = ["backward"]

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from funcnet.operators.foreign import ForeignKernel
+from funcnet.operators.foreign_kernels import ForeignKernel
 from funcnet.operators.native.library import once, targets
 from funcnet.operators.operator import Operator, define
 

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from funcnet.operators.foreign import ForeignKernel
+from funcnet.operators.foreign_kernels import ForeignKernel
 from funcnet.operators.native.library import once, targets
 from funcnet.operators.operator import Operator, define
 

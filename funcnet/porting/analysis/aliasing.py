@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 
 import libcst as cst
 
-from funcnet.porting.analysis.evaluating import FunctionWalk
-from funcnet.porting.analysis.flow import Flow, Known
-from funcnet.porting.analysis.storage import State, joined
-from funcnet.porting.analysis.viewing import is_plain, key_of
+from funcnet.porting.analysis.aliasing_findings import Flow, Known
+from funcnet.porting.analysis.name_effects import FunctionWalk
+from funcnet.porting.analysis.shared_storage import State, joined
+from funcnet.porting.analysis.view_expressions import is_plain, key_of
 
 __all__ = ["follow"]
 

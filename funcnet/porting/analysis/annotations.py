@@ -6,8 +6,22 @@ from collections.abc import Callable, Mapping
 
 import libcst as cst
 
-from funcnet.porting.facts import BOOL, DICT, FLOAT, INT, INTS, LIST, NONE, STR, TENSOR, TUPLE, UNKNOWN, Fact, join
-from funcnet.porting.filling import code
+from funcnet.porting.expression_facts.fact import (
+    BOOL,
+    DICT,
+    FLOAT,
+    INT,
+    INTS,
+    LIST,
+    NONE,
+    STR,
+    TENSOR,
+    TUPLE,
+    UNKNOWN,
+    Fact,
+    join,
+)
+from funcnet.porting.reading.expressions import code
 
 __all__ = ["annotated"]
 

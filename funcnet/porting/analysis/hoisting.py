@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 
 import libcst as cst
 
-from funcnet.porting.facts import Fact
+from funcnet.porting.expression_facts.fact import Fact
 from funcnet.porting.reading.syntax import walk
 
 __all__ = ["free_name", "line_before"]

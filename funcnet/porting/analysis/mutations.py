@@ -14,12 +14,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import libcst as cst
 
 from funcnet.porting.analysis.aliasing import follow
-from funcnet.porting.analysis.flow import Flow, Known
-from funcnet.porting.analysis.viewing import inplace_flag
-from funcnet.porting.facts import Fact
-from funcnet.porting.filling import code
+from funcnet.porting.analysis.aliasing_findings import Flow, Known
+from funcnet.porting.analysis.view_expressions import inplace_flag
+from funcnet.porting.expression_facts.fact import Fact
 from funcnet.porting.reading.classes import class_at, target_of
 from funcnet.porting.reading.definitions import Definitions, enclosing
+from funcnet.porting.reading.expressions import code
 from funcnet.porting.reading.sources import ModelSource, Target, qualified
 from funcnet.porting.reading.syntax import dotted
 

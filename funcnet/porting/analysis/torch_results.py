@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import libcst as cst
 
 from funcnet import functional, nn
-from funcnet.porting.facts import FLOAT, INT, INTS, TENSOR, UNKNOWN, Fact
-from funcnet.porting.rule import Rule
+from funcnet.porting.expression_facts.fact import FLOAT, INT, INTS, TENSOR, UNKNOWN, Fact
+from funcnet.porting.rule_engine.rule import Rule
 
 __all__ = ["of_kind", "result_of"]
 

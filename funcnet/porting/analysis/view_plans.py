@@ -16,10 +16,10 @@ from collections.abc import Callable, Collection
 
 import libcst as cst
 
-from funcnet.porting.analysis.flow import Flow, Known
+from funcnet.porting.analysis.aliasing_findings import Flow, Known
 from funcnet.porting.analysis.hoisting import free_name, line_before
 from funcnet.porting.analysis.mutations import Changer, Mutations
-from funcnet.porting.analysis.viewing import is_plain, key_of, looks_only, step, targets_of, written_part
+from funcnet.porting.analysis.view_expressions import is_plain, key_of, looks_only, step, targets_of, written_part
 from funcnet.porting.reading.sources import ModelSource
 from funcnet.porting.reading.syntax import walk
 

@@ -1,9 +1,9 @@
 """The proof, which compares a torch model and its port layer by layer in float64 and float32.
 
-For the comparison in float64, both sources are loaded with float32 widened to float64 (`widening.py`), so that even a
-model that calls `.float()` is compared without rounding. Random numbers are the same in both libraries
-(`patterned.py`), so dropout stays on in training mode. The proof also tests whether the torch source reads a tensor
-that was changed in place under another name (`rebinding.py`).
+For the comparison in float64, both sources are loaded with float32 widened to float64 (`float64_widening.py`), so that
+even a model that calls `.float()` is compared without rounding. Random numbers are the same in both libraries
+(`equal_random_numbers.py`), so dropout stays on in training mode. The proof also tests whether the torch source reads a
+tensor that was changed in place under another name (`rebinding.py`).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from funcnet import functional, nn
 from funcnet.comparison import Comparison, compare
 from funcnet.comparison.torch_objects import TorchModule, TorchTensor
 from funcnet.porting.errors import PortError
+from funcnet.porting.errors.unported_lines import BLOCKS, RegisterEntry
 from funcnet.porting.proving.eager_proof import NOT_TRACED, eager_differences
-from funcnet.porting.proving.patterned import patterned
+from funcnet.porting.proving.equal_random_numbers import patterned
+from funcnet.porting.proving.float64_widening import widen
 from funcnet.porting.proving.rebinding import rebind
-from funcnet.porting.proving.widening import widen
-from funcnet.porting.register import BLOCKS, RegisterEntry
-from funcnet.porting.rewriter import port_expression
+from funcnet.porting.rewriting.rewriter import port_expression
 from funcnet.porting.running.loading import Loaded, construct, example, load
 
 __all__ = ["DOUBLE", "SINGLE", "Check", "Proof", "prove"]

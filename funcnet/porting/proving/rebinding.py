@@ -12,7 +12,7 @@ import copy
 import importlib
 from typing import Any
 
-from funcnet.porting.proving.defaults import change_default
+from funcnet.porting.proving.parameter_defaults import change_default
 
 __all__ = ["rebind"]
 

@@ -2,7 +2,7 @@
 
 The class is kept, with its bases, decorators, class attributes, constructor and `forward`. Everything to which these
 refer is kept too, in all files of the package. Any other method is kept if it needs nothing from additional files. See
-`unwanted.py` for what a port never keeps.
+`parts_left_out.py` for what a port never keeps.
 
 A slice contains statements of the original trees, and a set of nodes to remove from these statements (methods,
 decorators, parts of imports, entries of `__all__`). The nodes are not copied, so their metadata and facts stay valid.
@@ -22,11 +22,11 @@ import libcst as cst
 
 from funcnet.porting.errors import PortError
 from funcnet.porting.reading.classes import class_at, is_layer
-from funcnet.porting.reading.keeping import Keeper
-from funcnet.porting.reading.leftovers import left_out, thin_exports, thin_imports
+from funcnet.porting.reading.name_uses import uses_of
+from funcnet.porting.reading.needed_parts import Keeper
 from funcnet.porting.reading.sources import ModelSource, Target
 from funcnet.porting.reading.syntax import dotted, walk
-from funcnet.porting.reading.uses import uses_of
+from funcnet.porting.reading.unneeded_imports import left_out, thin_exports, thin_imports
 
 __all__ = ["Slice", "SlicedFile", "module_tree", "slice_of", "sliced_text"]
 

@@ -28,7 +28,7 @@ from libcst.metadata import (
 )
 
 from funcnet.porting.errors import PortError
-from funcnet.porting.facts import Span
+from funcnet.porting.expression_facts.fact import Span
 from funcnet.porting.reading.global_names import GlobalBinding, aliases_of, global_names
 from funcnet.porting.reading.syntax import bound_name, dotted, parsed, root_of, walk
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from funcnet.porting.rule import Rule, table
+from funcnet.porting.rule_engine.rule import Rule, table
 from funcnet.porting.rules import (
     attention,
     casts,

@@ -2,7 +2,7 @@
 becomes a string.
 """
 
-from funcnet.porting.rule import rule
+from funcnet.porting.rule_engine.rule import rule
 
 __all__ = ["ROWS"]
 

@@ -1,6 +1,6 @@
 """Dtypes, casts, transfers between devices, and conversions to Python values."""
 
-from funcnet.porting.rule import Rule, rule
+from funcnet.porting.rule_engine.rule import Rule, rule
 
 __all__ = ["ROWS"]
 

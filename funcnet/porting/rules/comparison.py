@@ -1,6 +1,6 @@
 """Comparisons, tests of single entries, logic, and `where`."""
 
-from funcnet.porting.rule import rule
+from funcnet.porting.rule_engine.rule import rule
 
 __all__ = ["ROWS"]
 

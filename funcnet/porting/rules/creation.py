@@ -1,6 +1,6 @@
 """New tensors from numbers, from arrays, and with the shape of another tensor."""
 
-from funcnet.porting.rule import rule
+from funcnet.porting.rule_engine.rule import rule
 
 __all__ = ["ROWS"]
 

@@ -1,6 +1,6 @@
 """Rules for settings and queries of torch: devices, gradient modes, compilers, versions, and names in annotations."""
 
-from funcnet.porting.rule import rule
+from funcnet.porting.rule_engine.rule import rule
 
 __all__ = ["ROWS"]
 

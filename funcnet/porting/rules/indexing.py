@@ -1,6 +1,6 @@
 """Functions that select, count or write entries by an index or a mask."""
 
-from funcnet.porting.rule import rule
+from funcnet.porting.rule_engine.rule import rule
 
 __all__ = ["ROWS"]
 

@@ -4,7 +4,7 @@ These names have rules so that every public name of torch has one. Most of the r
 write instead.
 """
 
-from funcnet.porting.rule import rule
+from funcnet.porting.rule_engine.rule import rule
 
 __all__ = ["ROWS"]
 

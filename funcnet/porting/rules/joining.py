@@ -1,6 +1,6 @@
 """Functions that join or split arrays, or read or write a part of an array."""
 
-from funcnet.porting.rule import rule
+from funcnet.porting.rule_engine.rule import rule
 from funcnet.porting.rules.shape import LISTED, UNPACK
 
 __all__ = ["ROWS"]

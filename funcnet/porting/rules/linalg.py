@@ -1,6 +1,6 @@
 """The functions of `torch.linalg`."""
 
-from funcnet.porting.rule import rule
+from funcnet.porting.rule_engine.rule import rule
 
 __all__ = ["ROWS"]
 

@@ -1,6 +1,6 @@
 """Products of vectors and matrices, and torch's older names of functions that are also in `torch.linalg`."""
 
-from funcnet.porting.rule import rule
+from funcnet.porting.rule_engine.rule import rule
 
 __all__ = ["ROWS"]
 

@@ -1,6 +1,6 @@
 """Element-wise functions: arithmetic, exponentials, rounding, special functions, complex numbers."""
 
-from funcnet.porting.rule import rule
+from funcnet.porting.rule_engine.rule import rule
 
 __all__ = ["ROWS"]
 

@@ -3,7 +3,7 @@
 A rule whose name ends in `.*` applies to every name of a module for which no other rule exists.
 """
 
-from funcnet.porting.rule import rule
+from funcnet.porting.rule_engine.rule import rule
 
 __all__ = ["ROWS"]
 

@@ -1,6 +1,6 @@
 """Random numbers. In a template, the name `rng` is replaced with an expression for a new key."""
 
-from funcnet.porting.rule import Rule, rule
+from funcnet.porting.rule_engine.rule import Rule, rule
 
 __all__ = ["ROWS"]
 

@@ -1,6 +1,6 @@
 """Sums, means, extremes and other functions that reduce dimensions or work along one dimension."""
 
-from funcnet.porting.rule import Rule, rule
+from funcnet.porting.rule_engine.rule import Rule, rule
 
 __all__ = ["ROWS"]
 
@@ -142,7 +142,7 @@ _EXTREMES = (
     ),
 )
 
-# Rules for sources that read only one part of a result, such as `x.max(1)[0]`; see transforms/results.py.
+# Rules for sources that read only one part of a result, such as `x.max(1)[0]`; see transforms/result_parts.py.
 _ONE = "known(dim.is_only('int') and input.ndim > 0)"
 _PARTS = tuple(
     row

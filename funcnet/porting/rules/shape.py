@@ -3,7 +3,7 @@
 JAX has no views: a change of one array never changes another one. `transforms/views.py` handles views that are changed.
 """
 
-from funcnet.porting.rule import Rule, rule
+from funcnet.porting.rule_engine.rule import Rule, rule
 
 __all__ = ["LISTED", "ROWS", "UNPACK"]
 

@@ -1,6 +1,6 @@
 """Order, quantiles, norms, counts and other statistics."""
 
-from funcnet.porting.rule import rule
+from funcnet.porting.rule_engine.rule import rule
 
 __all__ = ["ROWS"]
 

@@ -4,7 +4,7 @@ A sparse tensor becomes a dense array with the same values, because a `jax.Array
 the dense array have the same values too.
 """
 
-from funcnet.porting.rule import rule
+from funcnet.porting.rule_engine.rule import rule
 
 __all__ = ["ROWS"]
 

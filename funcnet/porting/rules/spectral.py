@@ -1,6 +1,6 @@
 """Fourier transforms and windows: `torch.fft`, `torch.stft`, `torch.signal.windows`."""
 
-from funcnet.porting.rule import rule
+from funcnet.porting.rule_engine.rule import rule
 
 __all__ = ["ROWS"]
 

@@ -3,7 +3,7 @@
 For both names, the rules write the function of `funcnet.functional`, which ported files import as `F`.
 """
 
-from funcnet.porting.rule import Rule, rule
+from funcnet.porting.rule_engine.rule import Rule, rule
 
 __all__ = ["ROWS"]
 

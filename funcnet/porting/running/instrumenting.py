@@ -15,7 +15,7 @@ import tokenize
 from collections.abc import Callable
 from pathlib import Path
 
-from funcnet.porting.facts import Span
+from funcnet.porting.expression_facts.fact import Span
 
 __all__ = ["REACH", "RECORD", "Places", "instrument", "parameter_span"]
 

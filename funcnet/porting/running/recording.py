@@ -1,4 +1,4 @@
-"""Runs a torch model with every expression of its source recorded. The result is a `facts.Fact` for the place of each
+"""Runs a torch model with every expression of its source recorded. The result is a `Fact` for the place of each
 expression.
 
 The model is built, called with each example in eval mode and in train mode, and differentiated. Facts from the
@@ -18,7 +18,7 @@ from typing import Any
 
 from funcnet.comparison.torch_objects import TorchModule
 from funcnet.porting.errors import PortError
-from funcnet.porting.facts import UNKNOWN, Fact, Span, fact_of, join
+from funcnet.porting.expression_facts.fact import UNKNOWN, Fact, Span, fact_of, join
 from funcnet.porting.running.instrumenting import REACH, RECORD, instrument
 from funcnet.porting.running.loading import Loaded, construct, example, forward, load
 

@@ -6,13 +6,14 @@ import libcst as cst
 import numpy as np
 
 from funcnet import functional, nn
-from funcnet.porting.context import RewriteContext
-from funcnet.porting.facts import Fact, is_tensor
-from funcnet.porting.filling import code, fill, roots_of
-from funcnet.porting.register import EAGER_ONLY
-from funcnet.porting.rule import IGNORED, Argument, Given, Rule, bind, missing_facts
+from funcnet.porting.errors.unported_lines import EAGER_ONLY
+from funcnet.porting.expression_facts.fact import Fact, is_tensor
+from funcnet.porting.reading.expressions import code
+from funcnet.porting.rule_engine.rule import IGNORED, Argument, Given, Rule, bind, missing_facts
+from funcnet.porting.rule_engine.template_filling import fill, roots_of
 from funcnet.porting.transforms.descriptions import base_of, describes
-from funcnet.porting.transforms.draws import added
+from funcnet.porting.transforms.random_keys import added
+from funcnet.porting.transforms.rewrite_context import RewriteContext
 
 __all__ = ["by_rules", "call", "given_of", "part_of", "qualified_of", "rules_of", "target_of"]
 
@@ -90,8 +91,8 @@ def call(
     """Replace a call according to the rules.
 
     Some calls return values and indices. If the source reads only one of them, and a rule for this part exists,
-    `results.py` rewrites the call instead. If no rule for the part applies, `results.py` calls this function with
-    `whole=True`.
+    `result_parts.py` rewrites the call instead. If no rule for the part applies, `result_parts.py` calls this function
+    with `whole=True`.
     """
     name, is_method = target_of(original, context)
     if not name or (is_method and name.endswith("_") and name != "Tensor.requires_grad_"):

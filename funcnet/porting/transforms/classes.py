@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import libcst as cst
 
-from funcnet.porting.context import RewriteContext
-from funcnet.porting.filling import code, parse
+from funcnet.porting.reading.expressions import code, parse
+from funcnet.porting.transforms.rewrite_context import RewriteContext
 
 __all__ = ["autograd_function"]
 

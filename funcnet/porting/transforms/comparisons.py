@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import libcst as cst
 
-from funcnet.porting.context import RewriteContext
-from funcnet.porting.filling import code, is_atom, is_simple, parenthesized, parse
+from funcnet.porting.reading.expressions import code, is_atom, is_simple, parenthesized, parse
 from funcnet.porting.reading.syntax import walk
+from funcnet.porting.transforms.rewrite_context import RewriteContext
 
 __all__ = ["compared", "is_instance", "membership", "scripted"]
 

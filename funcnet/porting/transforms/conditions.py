@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from funcnet.porting.context import RewriteContext
-from funcnet.porting.filling import code
-from funcnet.porting.register import EAGER_ONLY
+from funcnet.porting.errors.unported_lines import EAGER_ONLY
+from funcnet.porting.reading.expressions import code
+from funcnet.porting.transforms.rewrite_context import RewriteContext
 
 __all__ = ["asserted", "branch", "checked", "choice", "number", "picked", "truth"]
 

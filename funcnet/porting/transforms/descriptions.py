@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import libcst as cst
 
-from funcnet.porting.analysis.drawing import changes
-from funcnet.porting.context import RewriteContext
+from funcnet.porting.analysis.random_functions import changes
 from funcnet.porting.reading.definitions import enclosing
 from funcnet.porting.reading.syntax import walk
+from funcnet.porting.transforms.rewrite_context import RewriteContext
 
 __all__ = ["base_of", "describes", "is_draft", "value"]
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import libcst as cst
 
-from funcnet.porting.context import RewriteContext
-from funcnet.porting.filling import code
 from funcnet.porting.reading.definitions import enclosing
+from funcnet.porting.reading.expressions import code
 from funcnet.porting.reading.syntax import dotted
+from funcnet.porting.transforms.rewrite_context import RewriteContext
 
 __all__ = ["argument", "entry", "made", "moved"]
 

@@ -16,12 +16,12 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from funcnet.porting.context import RewriteContext
-from funcnet.porting.facts import METADATA
-from funcnet.porting.filling import code, parse
+from funcnet.porting.errors.unported_lines import BLOCKS, START_DIFFERS
+from funcnet.porting.expression_facts.fact import METADATA
 from funcnet.porting.reading.definitions import enclosing
+from funcnet.porting.reading.expressions import code, parse
 from funcnet.porting.reading.syntax import walk
-from funcnet.porting.register import BLOCKS, START_DIFFERS
+from funcnet.porting.transforms.rewrite_context import RewriteContext
 
 __all__ = ["dry_run"]
 

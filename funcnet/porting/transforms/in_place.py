@@ -3,7 +3,7 @@
 
 JAX arrays cannot change, so the port assigns the new value to the name of the tensor. A write through a view without a
 name, such as `x.view(-1).add_(1)`, goes to the register. Changes of a parameter's initial value in a constructor stay
-as they are, because descriptions have these methods. `items.py` rewrites `x[i] = v`.
+as they are, because descriptions have these methods. `item_assignments.py` rewrites `x[i] = v`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import dataclasses
 import libcst as cst
 
 from funcnet import functional
-from funcnet.porting.analysis.drawing import draws
-from funcnet.porting.analysis.viewing import inplace_flag
-from funcnet.porting.context import RewriteContext
-from funcnet.porting.facts import is_tensor
-from funcnet.porting.filling import code, parse
+from funcnet.porting.analysis.random_functions import draws
+from funcnet.porting.analysis.view_expressions import inplace_flag
+from funcnet.porting.expression_facts.fact import is_tensor
 from funcnet.porting.reading.definitions import enclosing
-from funcnet.porting.transforms.blocks import is_stopped, stop
+from funcnet.porting.reading.expressions import code, parse
 from funcnet.porting.transforms.calls import FUNCTIONAL, by_rules, given_of
+from funcnet.porting.transforms.context_managers import is_stopped, stop
 from funcnet.porting.transforms.descriptions import describes
-from funcnet.porting.transforms.draws import passed
+from funcnet.porting.transforms.random_keys import passed
+from funcnet.porting.transforms.rewrite_context import RewriteContext
 from funcnet.porting.transforms.subscripts import setting
 
 __all__ = ["OPERATORS", "assigned", "bound", "method", "statement"]

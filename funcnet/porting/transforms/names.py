@@ -9,14 +9,15 @@ import builtins
 import libcst as cst
 
 from funcnet import functional, nn
-from funcnet.porting.context import RewriteContext
-from funcnet.porting.facts import Fact, is_tensor
-from funcnet.porting.filling import ROOTS, code, count_names, fill, parse, reference, roots_of
-from funcnet.porting.register import BLOCKS
-from funcnet.porting.rule import Argument, Given, Rule, TorchParameter
-from funcnet.porting.transforms import annotated
+from funcnet.porting.errors.unported_lines import BLOCKS
+from funcnet.porting.expression_facts.fact import Fact, is_tensor
+from funcnet.porting.reading.expressions import code, count_names, parse
+from funcnet.porting.rule_engine.rule import Argument, Given, Rule, TorchParameter
+from funcnet.porting.rule_engine.template_filling import ROOTS, fill, reference, roots_of
+from funcnet.porting.transforms import torch_annotations
 from funcnet.porting.transforms.calls import FUNCTIONAL, qualified_of, rules_of
 from funcnet.porting.transforms.descriptions import describes
+from funcnet.porting.transforms.rewrite_context import RewriteContext
 
 __all__ = ["attribute", "final", "free_names", "got", "in_torch", "name"]
 
@@ -213,7 +214,7 @@ def _imported(original: cst.Name | cst.Attribute, context: RewriteContext) -> cs
         return _of_nn(original, qualified, context)
     rules = tuple(sorted(rules, key=lambda one: one.parameters is not None))  # rules without arguments first
     found = next((one for rule in rules if (one := _standing(rule)) is not None), None)
-    if found is None and (found := annotated.unknown(original, qualified, context)) is not None:
+    if found is None and (found := torch_annotations.unknown(original, qualified, context)) is not None:
         return found
     if found is None:
         noted = next((rule for rule in rules if rule.kind == "register"), None)
@@ -247,7 +248,7 @@ def _of_nn(original: cst.CSTNode, qualified: str, context: RewriteContext) -> cs
         for part in path:
             found = getattr(found, part)
     except AttributeError as error:
-        for_types = annotated.unknown(original, qualified, context)
+        for_types = torch_annotations.unknown(original, qualified, context)
         if for_types is not None:
             return for_types
         context.give_up(original, f"funcnet has no {qualified}.", str(error).partition(". ")[2])

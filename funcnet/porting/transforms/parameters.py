@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import libcst as cst
 
-from funcnet.porting.context import RewriteContext
-from funcnet.porting.filling import code, parse
+from funcnet.porting.reading.expressions import code, parse
 from funcnet.porting.transforms import calls
 from funcnet.porting.transforms.descriptions import is_draft
 from funcnet.porting.transforms.names import free_names
+from funcnet.porting.transforms.rewrite_context import RewriteContext
 
 __all__ = ["draft", "parameter"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import libcst as cst
 
-from funcnet.porting.context import RewriteContext
-from funcnet.porting.rule import MISSING, Given
+from funcnet.porting.rule_engine.rule import MISSING, Given
 from funcnet.porting.transforms.calls import by_rules, rules_of
+from funcnet.porting.transforms.rewrite_context import RewriteContext
 
 __all__ = ["partial"]
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import libcst as cst
 
-from funcnet.porting.context import RewriteContext
-from funcnet.porting.facts import Fact
-from funcnet.porting.filling import code, parenthesized, parse
-from funcnet.porting.register import EAGER_ONLY
+from funcnet.porting.errors.unported_lines import EAGER_ONLY
+from funcnet.porting.expression_facts.fact import Fact
+from funcnet.porting.reading.expressions import code, parenthesized, parse
+from funcnet.porting.transforms.rewrite_context import RewriteContext
 
 __all__ = ["eager", "is_part", "kinds_of", "read", "reading", "setting"]
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import libcst as cst
 
-from funcnet.porting.context import RewriteContext
 from funcnet.porting.reading.definitions import enclosing
+from funcnet.porting.transforms.rewrite_context import RewriteContext
 
 __all__ = ["augmented"]
 

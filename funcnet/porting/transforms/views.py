@@ -12,11 +12,11 @@ from typing import Any
 
 import libcst as cst
 
-from funcnet.porting.analysis.viewing import is_plain, written_part
-from funcnet.porting.context import RewriteContext
-from funcnet.porting.filling import code, parenthesized, parse
-from funcnet.porting.transforms.blocks import is_stopped, stop
+from funcnet.porting.analysis.view_expressions import is_plain, written_part
+from funcnet.porting.reading.expressions import code, parenthesized, parse
+from funcnet.porting.transforms.context_managers import is_stopped, stop
 from funcnet.porting.transforms.in_place import OPERATORS
+from funcnet.porting.transforms.rewrite_context import RewriteContext
 
 __all__ = ["augmented", "finished", "item", "statement"]
 

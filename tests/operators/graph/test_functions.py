@@ -10,7 +10,7 @@ import torch
 
 from funcnet import functional as F
 from funcnet import operators
-from funcnet.operators.graph.plans import OPENED, PLANS, UNPLANNED
+from funcnet.operators.graph.function_plans import OPENED, PLANS, UNPLANNED
 from tests.database import convert
 from tests.database.functions import DROPOUTS, FUNCTIONS, IN_PLACE, SWAPPED, samples_of
 from tests.operators.graph.torch_graph import differences, leaves, torch_name, torch_order
@@ -92,7 +92,7 @@ def test_the_graph_of_a_function(name):
 
 
 def test_every_function_has_a_plan_or_a_reason():
-    """A new function needs a plan in `funcnet/operators/graph/plans`, or a reason in `OPENED`."""
+    """A new function needs a plan in `funcnet/operators/graph/function_plans`, or a reason in `OPENED`."""
     assert set(F.__all__) - PLANS.keys() - OPENED.keys() == set()
     assert not PLANS.keys() & OPENED.keys()
     private = {"attend", "batch_norm_and_count"}  # which layers call

@@ -4,7 +4,7 @@ import libcst as cst
 import pytest
 
 from funcnet.porting.analysis.annotations import annotated
-from funcnet.porting.filling import code
+from funcnet.porting.reading.expressions import code
 
 
 @pytest.mark.parametrize(

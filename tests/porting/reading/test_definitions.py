@@ -3,8 +3,8 @@
 import libcst as cst
 from libcst.metadata import MetadataWrapper, ParentNodeProvider
 
-from funcnet.porting.filling import code
 from funcnet.porting.reading.definitions import Definitions
+from funcnet.porting.reading.expressions import code
 from funcnet.porting.reading.syntax import walk
 
 TEXT = """

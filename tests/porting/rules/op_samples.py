@@ -22,8 +22,8 @@ from torch.testing._internal.common_methods_invocations import op_db
 import funcnet.torchlike as tl
 from funcnet import functional as F
 from funcnet import nn
-from funcnet.porting.facts import fact_of
-from funcnet.porting.rewriter import port_expression
+from funcnet.porting.expression_facts.fact import fact_of
+from funcnet.porting.rewriting.rewriter import port_expression
 from tests.database import convert
 
 # torch.nn.functional is covered by tests/database.

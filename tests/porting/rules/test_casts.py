@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import pytest
 import torch
 
-from funcnet.porting.facts import Fact, fact_of
-from funcnet.porting.rewriter import port_expression
+from funcnet.porting.expression_facts.fact import Fact, fact_of
+from funcnet.porting.rewriting.rewriter import port_expression
 from tests.database.convert import DTYPES
 
 from .op_samples import ENVIRONMENT, agree, cases, check

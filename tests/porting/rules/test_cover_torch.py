@@ -73,7 +73,8 @@ def test_rows_of_the_register_say_what_to_write():
 def test_templates_parse_and_name_functions_that_exist():
     import libcst as cst
 
-    from funcnet.porting.filling import ROOTS, parse
+    from funcnet.porting.reading.expressions import parse
+    from funcnet.porting.rule_engine.template_filling import ROOTS
 
     class Paths(cst.CSTVisitor):
         def __init__(self):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from funcnet.porting.facts import Fact, fact_of
-from funcnet.porting.rewriter import port_expression
+from funcnet.porting.expression_facts.fact import Fact, fact_of
+from funcnet.porting.rewriting.rewriter import port_expression
 
 from .exceptions_pointwise import EXCEPTIONS
 from .op_samples import agree, cases, check

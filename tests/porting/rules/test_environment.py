@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from funcnet.porting.rewriter import port_expression
+from funcnet.porting.rewriting.rewriter import port_expression
 
 from .op_samples import check
 

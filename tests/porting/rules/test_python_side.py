@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from funcnet.porting.facts import Fact, fact_of
-from funcnet.porting.rewriter import port_expression
+from funcnet.porting.expression_facts.fact import Fact, fact_of
+from funcnet.porting.rewriting.rewriter import port_expression
 
 from .op_samples import ENVIRONMENT, check
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from funcnet.porting.facts import fact_of
-from funcnet.porting.rewriter import port_expression
+from funcnet.porting.expression_facts.fact import fact_of
+from funcnet.porting.rewriting.rewriter import port_expression
 from tests.database import convert
 
 from .exceptions_pointwise import EXCEPTIONS

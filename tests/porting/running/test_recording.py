@@ -9,7 +9,7 @@ import torch
 from libcst.metadata import MetadataWrapper, PositionProvider
 
 from funcnet.porting.errors import PortError
-from funcnet.porting.facts import UNKNOWN
+from funcnet.porting.expression_facts.fact import UNKNOWN
 from funcnet.porting.running.loading import construct, example, forward, load
 from funcnet.porting.running.recording import record
 from tests.porting.packages import package

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from funcnet.porting.facts import UNKNOWN, Fact
-from funcnet.porting.rewriter import port_expression
+from funcnet.porting.expression_facts.fact import UNKNOWN, Fact
+from funcnet.porting.rewriting.rewriter import port_expression
 from tests.porting_files import PAGE, lines
 
 from ..ported import check, module, port_text

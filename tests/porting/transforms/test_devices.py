@@ -2,8 +2,8 @@
 
 import pytest
 
-from funcnet.porting.facts import UNKNOWN
-from funcnet.porting.rewriter import port_expression
+from funcnet.porting.expression_facts.fact import UNKNOWN
+from funcnet.porting.rewriting.rewriter import port_expression
 
 
 @pytest.mark.parametrize(

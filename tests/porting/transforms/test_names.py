@@ -2,8 +2,8 @@
 
 import pytest
 
-from funcnet.porting.facts import UNKNOWN, Fact
-from funcnet.porting.rewriter import port_expression
+from funcnet.porting.expression_facts.fact import UNKNOWN, Fact
+from funcnet.porting.rewriting.rewriter import port_expression
 
 from ..ported import check, module, port_text
 
