@@ -13,9 +13,9 @@ import jax
 from funcnet import random, tree
 from funcnet.nn.container import Numbered
 from funcnet.nn.core.call import Frame, Taps
-from funcnet.nn.core.module import Module
-from funcnet.nn.core.parts import Node, children, frame_of, join, values
-from funcnet.nn.core.pure import pure_run, take
+from funcnet.nn.core.module_tree import Node, children, frame_of, join, values
+from funcnet.nn.core.pure_calls import pure_run, take
+from funcnet.nn.module.module import Module
 from funcnet.operators.varying_axes import vary_like
 from funcnet.tree import PyTree
 

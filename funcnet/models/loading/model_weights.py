@@ -11,10 +11,10 @@ import numpy as np
 from funcnet import nn, tree
 from funcnet.models.loading.checkpoint_arrays import RenamedArrays, read_arrays, renamed_names
 from funcnet.models.loading.naming import Arrays, Naming
-from funcnet.nn.core.sliced import SlicedArray
-from funcnet.nn.core.start import start
-from funcnet.nn.core.state_dict import disagreements, entries_of
-from funcnet.nn.core.state_dict import load as load_state_dict
+from funcnet.nn.module.initial_arrays import start
+from funcnet.nn.state_dict.sliced_array import SlicedArray
+from funcnet.nn.state_dict.state_dict import disagreements, entries_of
+from funcnet.nn.state_dict.state_dict import load as load_state_dict
 from funcnet.parallel import Layout
 from funcnet.random import is_key
 from funcnet.tree import Tree
