@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from flax import core, errors, linen
 
 from funcnet import tree
-from funcnet.bridges.foreign import Foreign, dotted, training_arguments
-from funcnet.bridges.trees import whole
+from funcnet.bridges.foreign_module import Foreign, dotted, training_arguments
+from funcnet.bridges.nested_dicts import whole
 from funcnet.nn import Buffer, Parameter
 from funcnet.nn.core import binding
 from funcnet.nn.core.module_tree import description_of, frame_of

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from flax import linen, nnx
 
 from funcnet import random
-from funcnet.bridges.foreign import Foreign, dotted, training_arguments
+from funcnet.bridges.foreign_module import Foreign, dotted, training_arguments
 from funcnet.nn import Buffer, Module, Parameter
 from funcnet.nn.core import binding
 from funcnet.tree import Tree

@@ -8,7 +8,7 @@ from typing import Any
 from flax import core, linen
 
 from funcnet import tree
-from funcnet.bridges.trees import check_module, pruned, whole
+from funcnet.bridges.nested_dicts import check_module, pruned, whole
 from funcnet.nn import Module
 from funcnet.tree import PyTree, Tree
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from funcnet import tree
-from funcnet.bridges.trees import check_module, whole
+from funcnet.bridges.nested_dicts import check_module, whole
 from funcnet.nn import Buffer, Module, Parameter
 from funcnet.nn.core.module_tree import leaves
 from funcnet.tree import PyTree, Tree

@@ -17,7 +17,7 @@ import numpy as np
 from funcnet import nn
 from funcnet.comparison.comparison_table import Comparison
 from funcnet.comparison.differences import difference, make_rows, mark_rounding
-from funcnet.comparison.runs import Run, array, run_ours, run_torch
+from funcnet.comparison.recorded_runs import Run, array, run_ours, run_torch
 from funcnet.comparison.torch_objects import TorchModule
 from funcnet.tree import Params, PyTree, State
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from funcnet import nn
 from funcnet.comparison.comparison_table import COLUMNS, CallRow
-from funcnet.comparison.runs import Run
+from funcnet.comparison.recorded_runs import Run
 
 __all__ = ["difference", "make_rows", "mark_rounding"]
 

@@ -20,10 +20,10 @@ import safetensors.numpy
 from jax.typing import ArrayLike
 
 from funcnet import weights as weight_files
-from funcnet.export.beside import weights_beside
 from funcnet.export.check import ExportCheck, require_agreement
 from funcnet.export.signature import ArraySpec, arguments_of, require_arguments
 from funcnet.export.tracing import Dynamic, trace
+from funcnet.export.weights_path import weights_beside
 from funcnet.files import bytes_digest, replacing
 from funcnet.tree import PyTree
 

@@ -12,7 +12,7 @@ The package knows arrays, loops and C. It traces and compiles nothing: the calle
 - An **index** is a sum of loop variables with factors, in C an integer. Views of arrays change indices, and copy
   nothing (`index.py`).
 - A **nest** is a nest of loops with the statements inside (`nest.py`). A **kernel** is a function in C, of one nest
-  (`nest_kernels.py`) or in a special form (`matmul.py`, `conv.py`, `sorting.py`, `pieces.py`).
+  (`nest_kernels.py`) or in a special form (`matmul.py`, `conv.py`, `sorting.py`, `piecewise_kernels.py`).
 - A **program** is the list of steps of a function: calls of kernels, and the loops and branches of `control.py` around
   them (`program.py`). `lowering.py` makes the program of a block.
 - **Weights** are the constants of all programs of a module, which are in memory as the kernels read them (`store.py`).
@@ -32,7 +32,7 @@ Example:
     >>> from funcnet.loops.lowering import lowered
     >>> from funcnet.loops.operations import ArrayValue, Block, Operation
     >>> from funcnet.loops.program import Kernels
-    >>> from funcnet.loops.store import Weights
+    >>> from funcnet.loops.constant_storage import Weights
     >>> x, y = (ArrayValue((4,), np.dtype("float32")) for _ in range(2))
     >>> y.operation = Operation("neg", [x], {}, "", results=[y])
     >>> kernels = Kernels()

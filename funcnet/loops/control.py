@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from funcnet.loops.nest import Location
 from funcnet.loops.operations import ArrayValue, Block, Operation
-from funcnet.loops.pieces import copied
+from funcnet.loops.piecewise_kernels import copied
 from funcnet.loops.program import Program
 
 __all__ = ["lower_cond", "lower_scan", "lower_while"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from funcnet.loops.constant_storage import Weights
 from funcnet.loops.control import lower_cond, lower_scan, lower_while
 from funcnet.loops.conv import lower_conv
 from funcnet.loops.fusion import inlined, stored
@@ -10,10 +11,9 @@ from funcnet.loops.matmul import announce, lower_dot
 from funcnet.loops.nest import Kernel, Nest
 from funcnet.loops.nest_kernels import argument_of_extreme, computed, reduced, running, summed
 from funcnet.loops.operations import ArrayValue, Block, Operation
-from funcnet.loops.pieces import copied, lower_concatenate, lower_pad, lower_scatter, lower_update_slice
+from funcnet.loops.piecewise_kernels import copied, lower_concatenate, lower_pad, lower_scatter, lower_update_slice
 from funcnet.loops.program import Kernels, Program
 from funcnet.loops.sorting import lower_sort
-from funcnet.loops.store import Weights
 
 __all__ = ["lowered"]
 

@@ -15,13 +15,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from funcnet.loops.constant_storage import PANEL, Weights, evaluated, packed
 from funcnet.loops.index import Index, join
 from funcnet.loops.nest import Location, Nest
 from funcnet.loops.nest_kernels import computed, summed, variables
 from funcnet.loops.operations import ArrayValue, Operation
 from funcnet.loops.pointwise import TYPES
 from funcnet.loops.program import Program
-from funcnet.loops.store import PANEL, Weights, evaluated, packed
 
 __all__ = ["MATMUL", "announce", "lower_dot", "narrow", "step_of", "stride", "wide_rows"]
 

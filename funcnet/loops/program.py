@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from funcnet.loops.constant_storage import Parts, Weight, Weights
 from funcnet.loops.index import Index, join
 from funcnet.loops.memory import Life, plan
 from funcnet.loops.nest import Kernel, Location
 from funcnet.loops.operations import ArrayValue
 from funcnet.loops.pointwise import TYPES
-from funcnet.loops.store import Parts, Weight, Weights
 
 __all__ = ["Kernels", "Program", "Statement"]
 

@@ -16,7 +16,6 @@ argument, which is static under jit.
 
 from funcnet.quantization.accumulators import bias_qparams
 from funcnet.quantization.addition import add
-from funcnet.quantization.awareness import QuantizationAware
 from funcnet.quantization.calibration import calibrate
 from funcnet.quantization.checkpoint import Int8Model, is_int8, open_int8, refuse_int8, save_int8
 from funcnet.quantization.concatenation import concat
@@ -35,6 +34,7 @@ from funcnet.quantization.observers import (
 )
 from funcnet.quantization.pooling import avg_pool
 from funcnet.quantization.qparams import QParams, choose_qparams, dequantize, quantize
+from funcnet.quantization.quantization_aware_training import QuantizationAware
 from funcnet.quantization.quantization_loss import layer_losses
 from funcnet.quantization.requantization import requantize
 from funcnet.quantization.tables import activation_by_table, activation_table

@@ -15,9 +15,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from funcnet import nn
 from funcnet.sklearn.fingerprint import fingerprint
-from funcnet.sklearn.named import NamedParameters
-from funcnet.sklearn.parameters import Blueprint, ModuleMaker, NetMaker, Traces
-from funcnet.sklearn.together import Lane, TrainedNets, digest
+from funcnet.sklearn.joint_training import Lane, TrainedNets, digest
+from funcnet.sklearn.scikit_parameters import NamedParameters
+from funcnet.sklearn.traced_parameters import Blueprint, ModuleMaker, NetMaker, Traces
 from funcnet.sklearn.training import (
     Fitting,
     Recipe,

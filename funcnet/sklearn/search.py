@@ -1,8 +1,8 @@
 """`GridSearchCV` and `RandomizedSearchCV` that train all candidates and folds in one program.
 
 scikit-learn's classes divide the data, score the candidates and collect the results. Before that, the nets of all
-candidates and folds are trained together; see `together.py`. When scikit-learn then fits a candidate on a fold, the
-estimator takes the arrays that were trained for it.
+candidates and folds are trained together; see `joint_training.py`. When scikit-learn then fits a candidate on a fold,
+the estimator takes the arrays that were trained for it.
 """
 
 import inspect
@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, is_classifier
 from sklearn.model_selection import check_cv
 
 from funcnet.sklearn.estimators import Estimator
-from funcnet.sklearn.together import TrainedNets, train_together
+from funcnet.sklearn.joint_training import TrainedNets, train_together
 
 __all__ = ["GridSearchCV", "RandomizedSearchCV"]
 

@@ -14,8 +14,8 @@ from funcnet import nn
 from funcnet.sklearn.classifier import Classifier
 from funcnet.sklearn.criteria import by_row
 from funcnet.sklearn.estimators import Callback, Estimator
-from funcnet.sklearn.named import Names
 from funcnet.sklearn.regressor import Regressor
+from funcnet.sklearn.scikit_parameters import Names
 
 __all__ = ["NeuralNetBinaryClassifier", "NeuralNetClassifier", "NeuralNetRegressor"]
 

@@ -15,7 +15,7 @@ import numpy as np
 import optax
 
 from funcnet import tree
-from funcnet.sklearn.parameters import Blueprint
+from funcnet.sklearn.traced_parameters import Blueprint
 
 __all__ = [
     "Batches",

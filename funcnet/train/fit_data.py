@@ -14,8 +14,8 @@ from funcnet.data import ArrayDataset, DataLoader, Subset, TensorDataset, defaul
 from funcnet.data.arguments import is_iterable_style
 from funcnet.data.gather import Arrays, Items, items_of, reader_of
 from funcnet.files import bytes_digest
+from funcnet.train.batch_shapes import describe_shapes, digest_of_arrays
 from funcnet.train.batches import OpenedBatches
-from funcnet.train.shapes import describe_shapes, digest_of_arrays
 
 __all__ = [
     "check_data",

@@ -14,10 +14,10 @@ from funcnet import tree
 from funcnet.arguments import shown
 from funcnet.data import DataLoader, Prefetcher
 from funcnet.parallel import Layout, first_decides, is_first
+from funcnet.train.batch_shapes import describe_shapes
 from funcnet.train.batches import OpenedBatches
 from funcnet.train.fit_data import divides_rows
 from funcnet.train.interruption import Interruption
-from funcnet.train.shapes import describe_shapes
 from funcnet.train.state import TrainState
 from funcnet.train.step import evaluate
 from funcnet.train.task_interface import Best

@@ -17,8 +17,7 @@ from funcnet.data import DataLoader
 from funcnet.parallel import parallelize
 from funcnet.settings import Range
 from funcnet.train.batches import LoaderBatches, OpenedBatches
-from funcnet.train.best import goodness
-from funcnet.train.calls import calling
+from funcnet.train.best_evaluation import goodness
 from funcnet.train.errors import RunError
 from funcnet.train.fit_data import divides_rows, epoch_length, length_of, make_loader, what_is_read
 from funcnet.train.fit_evaluation import Evaluated, FitEvaluator, validation_batches
@@ -30,6 +29,7 @@ from funcnet.train.report_picture import Matrix, Panel
 from funcnet.train.setting_groups import DeviceSettings, LoopSettings, RunSettings
 from funcnet.train.step import Buffers, UpdateExtra, make_eval_step
 from funcnet.train.task_interface import Best, Conclusion, Context, Ended, Task
+from funcnet.train.user_functions import calling
 from funcnet.tree import Params, PyTree, State
 
 __all__ = ["FitCheckpointSettings", "FitSettings", "FitTask", "Plan", "trainable_names"]

@@ -26,7 +26,7 @@ from funcnet.train.continuation import Continuation
 from funcnet.train.errors import RunError
 from funcnet.train.faults import FaultFinder, Recovery
 from funcnet.train.interruption import Interruption
-from funcnet.train.pending import Logger, PendingMetrics, log
+from funcnet.train.pending_metrics import Logger, PendingMetrics, log
 from funcnet.train.state import TrainState
 
 __all__ = ["Cadence", "Every", "Outcome", "train"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from funcnet.files import read_json, write_json
-from funcnet.train.best import goodness
+from funcnet.train.best_evaluation import goodness
 from funcnet.train.task_interface import Best
 
 __all__ = ["spread", "summarise"]

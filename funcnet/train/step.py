@@ -36,7 +36,6 @@ from jax import lax
 from funcnet import tree
 from funcnet.arguments import boolean, choice, expect, function, integer, patterns, transformation
 from funcnet.parallel import average_over, check_batch_size, first_over, fold_in_device, sum_over
-from funcnet.train.calls import calling, optimizer_updates
 from funcnet.train.means import means, share
 from funcnet.train.nan_trace import PROBES, find_probes, only_if, split_flags
 from funcnet.train.objective_checks import (
@@ -48,7 +47,8 @@ from funcnet.train.objective_checks import (
 )
 from funcnet.train.precision import FLOAT32, Precision
 from funcnet.train.state import TrainState
-from funcnet.train.unused import restore_unused, watch
+from funcnet.train.unused_parameters import restore_unused, watch
+from funcnet.train.user_functions import calling, optimizer_updates
 from funcnet.tree import PyTree, State
 
 __all__ = ["Buffers", "Counts", "Objective", "UpdateExtra", "evaluate", "make_eval_step", "make_step"]

@@ -23,21 +23,21 @@ from funcnet.parallel import (
     sharding_report,
     wait_for_all,
 )
+from funcnet.train.batch_shapes import Shapes, ShapeWatch, describe_shapes, digest_of_arrays
 from funcnet.train.batches import OpenedBatches
-from funcnet.train.best import BestModel
+from funcnet.train.best_evaluation import BestModel
 from funcnet.train.checkpoints import Checkpoints, Restored, resume
 from funcnet.train.continuation import Continuation
+from funcnet.train.initial_state import Start
 from funcnet.train.loop import Outcome, train
 from funcnet.train.metrics import JsonLines, TensorBoard, read_metrics
 from funcnet.train.objective_checks import check_batch, check_returns_sums
-from funcnet.train.pending import Logger
+from funcnet.train.pending_metrics import Logger
 from funcnet.train.progress import TrainingProgress
 from funcnet.train.recovery import RunRecovery
 from funcnet.train.report_picture import draw_report
 from funcnet.train.seeds import summarise
 from funcnet.train.setting_groups import DeviceSettings, LoopSettings, RunSettings
-from funcnet.train.shapes import Shapes, ShapeWatch, describe_shapes, digest_of_arrays
-from funcnet.train.start import Start
 from funcnet.train.state import TrainState
 from funcnet.train.step import make_eval_step, make_step
 from funcnet.train.task_interface import Best, Context, Ended, Task, layout_for

@@ -5,6 +5,6 @@ names.
 """
 
 from funcnet.weights.errors import UnsafeFileError
-from funcnet.weights.files import load, save
+from funcnet.weights.load_and_save import load, save
 
 __all__ = ["UnsafeFileError", "load", "save"]

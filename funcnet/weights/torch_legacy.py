@@ -10,7 +10,7 @@ from typing import Any
 
 from funcnet.weights.errors import shown
 from funcnet.weights.mapped import FilePlace, MappedFile
-from funcnet.weights.plain import warn_of
+from funcnet.weights.plain_data import warn_of
 from funcnet.weights.storages import Storages, Survey
 from funcnet.weights.unpickle import Unpickler
 

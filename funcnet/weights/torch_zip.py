@@ -16,10 +16,10 @@ import numpy as np
 from funcnet.files import replacing
 from funcnet.tree import PyTree
 from funcnet.weights.errors import UnsafeFileError
-from funcnet.weights.kinds import describe_zip
+from funcnet.weights.file_formats import describe_zip
 from funcnet.weights.mapped import FilePlace, MappedFile
 from funcnet.weights.pickle_writer import Pickler
-from funcnet.weights.plain import warn_of
+from funcnet.weights.plain_data import warn_of
 from funcnet.weights.storages import Storages
 from funcnet.weights.unpickle import Unpickler
 

@@ -1,8 +1,8 @@
 """Read pickles that contain only plain data.
 
 Python's own unpickler imports any name and calls the object that it finds. This reader interprets the opcodes itself. A
-name is looked up in the list of `admitted.py`, and only functions of that list are called. A `Placeholder` takes the
-place of an object of another class, and is left out of the result. All other opcodes that make, call or import objects
+name is looked up in the list of `admitted_names.py`, and only functions of that list are called. A `Placeholder` takes
+the place of an object of another class, and is left out of the result. All other opcodes that make, call or import objects
 are refused. All protocols (0 to 5) are supported. The memory is bounded by the length of the file, because lengths are
 checked against the remaining bytes, copies are counted, and shared parts are counted once per occurrence.
 """
@@ -15,9 +15,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from funcnet.weights.admitted import Maker, StorageType, admitted, external_in_text, require_key
+from funcnet.weights.admitted_names import Maker, StorageType, admitted, external_in_text, require_key
 from funcnet.weights.errors import UnsafeFileError, shown
-from funcnet.weights.plain import Omission, Placeholder, plain_data
+from funcnet.weights.plain_data import Omission, Placeholder, plain_data
 from funcnet.weights.storages import Store
 
 __all__ = ["Unpickler"]

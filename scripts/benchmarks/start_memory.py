@@ -41,7 +41,7 @@ def work(options: argparse.Namespace) -> dict[str, int]:
 
     from funcnet import optim, parallel, train
     from funcnet.models import bert
-    from funcnet.train.start import Start
+    from funcnet.train.initial_state import Start
 
     config = bert.BertConfig(
         vocab_size=options.words,

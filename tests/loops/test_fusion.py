@@ -6,10 +6,10 @@ import numpy as np
 
 from funcnet.export.wasm.rules import RULES
 from funcnet.export.wasm.trace import trace
+from funcnet.loops.constant_storage import Weights
 from funcnet.loops.fusion import stored
 from funcnet.loops.lowering import lowered
 from funcnet.loops.program import Kernels
-from funcnet.loops.store import Weights
 
 X = np.ones((8, 16), np.float32)
 

@@ -61,12 +61,12 @@ def test_the_exact_search_has_the_bits():
 
 
 def test_all_values_and_folds_are_in_one_program(monkeypatch):
-    from funcnet.sklearn import together
+    from funcnet.sklearn import joint_training
 
     groups = []
-    original = together._train_group
+    original = joint_training._train_group
     monkeypatch.setattr(
-        together, "_train_group", lambda lanes, *rest: (groups.append(len(lanes)), original(lanes, *rest))
+        joint_training, "_train_group", lambda lanes, *rest: (groups.append(len(lanes)), original(lanes, *rest))
     )
     x, y = digits(200)
     GridSearchCV(model(), GRID, cv=3, refit=False).fit(x, y)
@@ -86,12 +86,12 @@ class Wide(Net):
 
 
 def test_a_group_that_needs_too_much_memory_is_divided(monkeypatch, capsys):
-    from funcnet.sklearn import together
+    from funcnet.sklearn import joint_training
 
     x, y = digits(200)
     wide = GridSearchCV(model(Wide), GRID, cv=3, refit=False)
     expected = wide.fit(x, y)
-    monkeypatch.setattr(together, "_free_memory", lambda: 300e6)
+    monkeypatch.setattr(joint_training, "_free_memory", lambda: 300e6)
     found = clone(wide).set_params(verbose=1).fit(x, y)
     assert re.search(r"18 fits need too much memory; training \d at a time", capsys.readouterr().out)
     np.testing.assert_allclose(scores(found), scores(expected), atol=0.016)
@@ -166,11 +166,11 @@ def test_class_weights_are_those_of_each_fold(class_weight):
 
 
 def test_fit_times_contain_a_share_of_the_training(monkeypatch):
-    from funcnet.sklearn import together
+    from funcnet.sklearn import joint_training
 
     x, y = digits(200)
     clock = itertools.count(0, 100)
-    monkeypatch.setattr(together.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(joint_training.time, "perf_counter", lambda: float(next(clock)))
     search = GridSearchCV(model(verbose=1), {"lr": [1e-3, 1e-2]}, cv=2, refit=False).fit(x, y)
     assert all(search.cv_results_["mean_fit_time"] > 25), "two folds of two candidates share 100 s"
 
@@ -228,9 +228,9 @@ def test_what_cannot_be_trained_together_is_searched_as_by_scikit_learn():
 
 
 def test_ctrl_c_keeps_what_is_done(monkeypatch):
-    from funcnet.sklearn import together
+    from funcnet.sklearn import joint_training
 
-    original, calls = together.batches_of, []
+    original, calls = joint_training.batches_of, []
 
     def interrupted(recipe, train, seed, epoch, steps):
         calls.append(epoch)
@@ -239,7 +239,7 @@ def test_ctrl_c_keeps_what_is_done(monkeypatch):
             signal.raise_signal(signal.SIGINT)
         return original(recipe, train, seed, epoch, steps)
 
-    monkeypatch.setattr(together, "batches_of", interrupted)
+    monkeypatch.setattr(joint_training, "batches_of", interrupted)
     x, y = digits(150)
     grid = {"module__rate": [0.1, 0.2], "module__units": [8, 16]}
     with pytest.warns(match="interrupted: the candidates were trained for 3 of 5 epochs; 2 of 4 candidates are scored"):
@@ -249,10 +249,10 @@ def test_ctrl_c_keeps_what_is_done(monkeypatch):
 
 def test_at_most_two_epochs_are_queued(monkeypatch):
     """So Ctrl-C takes effect soon, although the host is faster than the device."""
-    from funcnet.sklearn import together
+    from funcnet.sklearn import joint_training
 
     ended, ahead = [], []
-    epoch_of, batches_of = together.run_epoch, together.batches_of
+    epoch_of, batches_of = joint_training.run_epoch, joint_training.batches_of
 
     def slow(recipe, values, fitting, rows, batches, key, number):
         def end(epoch):
@@ -267,8 +267,8 @@ def test_at_most_two_epochs_are_queued(monkeypatch):
         ahead.append(epoch - 1 - max(ended, default=-1))
         return batches_of(recipe, train, seed, epoch, steps)
 
-    monkeypatch.setattr(together, "run_epoch", slow)
-    monkeypatch.setattr(together, "batches_of", counted)
+    monkeypatch.setattr(joint_training, "run_epoch", slow)
+    monkeypatch.setattr(joint_training, "batches_of", counted)
     x, y = digits(150)
     GridSearchCV(model(), {"module__rate": [0.1, 0.2]}, cv=2, refit=False).fit(x, y)
     jax.effects_barrier()

@@ -234,14 +234,16 @@ def moving(killer: Killer) -> None:
 
 def computing(killer: Killer) -> None:
     after(
-        "funcnet.train.pending:PendingMetrics",
+        "funcnet.train.pending_metrics:PendingMetrics",
         "add",
         lambda self, number, *_: number == killer.step and killer.kill(),
     )
 
 
 def metrics_read(killer: Killer) -> None:
-    after("funcnet.train.pending:PendingMetrics", "read", lambda self: self.done == killer.step and killer.kill())
+    after(
+        "funcnet.train.pending_metrics:PendingMetrics", "read", lambda self: self.done == killer.step and killer.kill()
+    )
 
 
 def half_a_line(killer: Killer) -> None:
@@ -275,7 +277,7 @@ def evaluating(killer: Killer) -> None:
 
         return wrapped
 
-    after("funcnet.train.pending:PendingMetrics", "add", note)
+    after("funcnet.train.pending_metrics:PendingMetrics", "add", note)
     for name in ("tasks.pretraining.task", "train.fit_evaluation"):
         replace(f"funcnet.{name}", "evaluate", make)
 

@@ -13,7 +13,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from funcnet import weights as weight_files
-from funcnet.export.beside import weights_beside
 from funcnet.export.check import ExportCheck, require_agreement
 from funcnet.export.onnx.graph import Graph, OnnxNode
 from funcnet.export.onnx.lowering import lower
@@ -21,6 +20,7 @@ from funcnet.export.onnx.rewriting import rewrite
 from funcnet.export.onnx.writing import model_of, require_onnx, with_names
 from funcnet.export.signature import ArraySpec, arguments_of, require_arguments
 from funcnet.export.tracing import Dynamic, trace
+from funcnet.export.weights_path import weights_beside
 from funcnet.files import file_digest, write_bytes
 from funcnet.tree import PyTree
 

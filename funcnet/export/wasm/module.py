@@ -33,7 +33,6 @@ import jax
 import numpy as np
 from jax.typing import ArrayLike
 
-from funcnet.export.beside import weights_beside
 from funcnet.export.check import ExportCheck, require_agreement
 from funcnet.export.host.encoding import text
 from funcnet.export.tracing import canonical
@@ -43,14 +42,15 @@ from funcnet.export.wasm.description import SECTION, ArrayPlace, EntryPoint, Mod
 from funcnet.export.wasm.rules import RULES
 from funcnet.export.wasm.runner import Runner
 from funcnet.export.wasm.trace import trace
+from funcnet.export.weights_path import weights_beside
 from funcnet.files import write_bytes
 from funcnet.loops.c_math import MATH
+from funcnet.loops.constant_storage import Weights
 from funcnet.loops.conv import IM2COL
 from funcnet.loops.lowering import lowered
 from funcnet.loops.matmul import MATMUL
 from funcnet.loops.operations import ArrayValue, Block
 from funcnet.loops.program import Kernels, Program
-from funcnet.loops.store import Weights
 from funcnet.operators import native
 from funcnet.tree import PyTree
 

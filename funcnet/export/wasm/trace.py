@@ -16,8 +16,8 @@ from funcnet.export.tracing import Equation, called_program
 from funcnet.export.unsupported import EVERY_FORM, reason_for
 from funcnet.export.wasm.unsupported import DTYPES, UNSUPPORTED
 from funcnet.functional.platforms import default_program
+from funcnet.loops.constant_storage import evaluated, known_bytes
 from funcnet.loops.operations import ArrayValue, Block, Operation, needed
-from funcnet.loops.store import evaluated, known_bytes
 from funcnet.operators import native
 
 __all__ = ["Tracer", "trace"]

@@ -17,9 +17,9 @@ from funcnet.sklearn.estimators import Callback, Estimator
 from funcnet.sklearn.keras.losses import cross_entropy, mean_squared_error, of_one_hot, row_loss
 from funcnet.sklearn.keras.models import Sequential
 from funcnet.sklearn.keras.optimizers import optimizer_of
-from funcnet.sklearn.named import Names
-from funcnet.sklearn.parameters import Given, check_arguments, without_prefix
 from funcnet.sklearn.regressor import Regressor
+from funcnet.sklearn.scikit_parameters import Names
+from funcnet.sklearn.traced_parameters import Given, check_arguments, without_prefix
 from funcnet.sklearn.training import RowLosses, TrainingRows
 
 __all__ = ["KerasClassifier", "KerasRegressor"]

@@ -20,7 +20,7 @@ from funcnet.tasks.finetuning.settings import FinetuningSettings
 from funcnet.tasks.finetuning.show import describe_constant, finetuning_panels
 from funcnet.text import special_ids, vocabulary_digest
 from funcnet.train import Best, Cadence, Conclusion, Context, Ended, LoaderBatches, Task, TrainState, run_task
-from funcnet.train.best import goodness
+from funcnet.train.best_evaluation import goodness
 from funcnet.tree import Params, State
 
 __all__ = ["FinetuningTask", "finetune"]

@@ -151,11 +151,11 @@ def test_images():
 
 
 def test_one_program_for_all_floats(monkeypatch):
-    from funcnet.sklearn import together
+    from funcnet.sklearn import joint_training
 
-    groups, original = [], together._train_group
+    groups, original = [], joint_training._train_group
     monkeypatch.setattr(
-        together, "_train_group", lambda lanes, *rest: (groups.append(len(lanes)), original(lanes, *rest))
+        joint_training, "_train_group", lambda lanes, *rest: (groups.append(len(lanes)), original(lanes, *rest))
     )
     x, y = iris()
     model = KerasClassifier(small, epochs=4, random_state=0)

@@ -7,8 +7,8 @@ import pytest
 
 from funcnet.export.wasm.rules import RULES
 from funcnet.export.wasm.trace import trace
+from funcnet.loops.constant_storage import PANEL, Weights, evaluated, packed
 from funcnet.loops.operations import ArrayValue
-from funcnet.loops.store import PANEL, Weights, evaluated, packed
 
 X = np.random.default_rng(0).normal(size=(3, 4, 10)).astype(np.float32)
 

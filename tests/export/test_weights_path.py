@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from funcnet.export.beside import weights_beside
 from funcnet.export.onnx.export import to_onnx
 from funcnet.export.stablehlo import to_stablehlo
 from funcnet.export.wasm.module import to_wasm
+from funcnet.export.weights_path import weights_beside
 from tests.export.saved import X, saved
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from funcnet import nn, optim, parallel, train
 from funcnet.models import bert
-from funcnet.train.start import Start
+from funcnet.train.initial_state import Start
 from funcnet.train.task_interface import Task
 
 WORDS, WIDTH = 4096, 128

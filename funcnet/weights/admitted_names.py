@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from funcnet.weights.errors import UnsafeFileError, shown
-from funcnet.weights.plain import Placeholder
+from funcnet.weights.plain_data import Placeholder
 from funcnet.weights.storages import DTYPES, STORAGE_DTYPES, UNTYPED, Storage
 
 __all__ = ["Maker", "StorageType", "admitted", "external_in_text", "require_key"]

@@ -7,7 +7,7 @@ from typing import Any
 from funcnet.tree import PyTree
 from funcnet.weights import safetensors_format, sharded, torch_legacy, torch_zip
 from funcnet.weights.errors import UnsafeFileError
-from funcnet.weights.kinds import LEGACY, SAFETENSORS, TORCH_ZIP, describe, kind_of
+from funcnet.weights.file_formats import LEGACY, SAFETENSORS, TORCH_ZIP, describe, kind_of
 from funcnet.weights.tensorflow_checkpoint import INDEX, TensorFlowCheckpoint
 
 __all__ = ["load", "save"]

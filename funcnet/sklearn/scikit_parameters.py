@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from sklearn.base import BaseEstimator, clone
 
-from funcnet.sklearn.parameters import check_names
+from funcnet.sklearn.traced_parameters import check_names
 
 __all__ = ["NamedParameters", "Names"]
 

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import joblib
 import numpy as np
 
-from funcnet.sklearn.parameters import Traces
+from funcnet.sklearn.traced_parameters import Traces
 from funcnet.sklearn.training import Batches, Recipe, TrainingRows, batches_of, compiled, run_epoch, start
 from funcnet.train import Interruption
 from funcnet.tree import PyTree
