@@ -2,9 +2,9 @@
 
 Python's own unpickler imports any name and calls the object that it finds. This reader interprets the opcodes itself. A
 name is looked up in the list of `admitted_names.py`, and only functions of that list are called. A `Placeholder` takes
-the place of an object of another class, and is left out of the result. All other opcodes that make, call or import objects
-are refused. All protocols (0 to 5) are supported. The memory is bounded by the length of the file, because lengths are
-checked against the remaining bytes, copies are counted, and shared parts are counted once per occurrence.
+the place of an object of another class, and is left out of the result. All other opcodes that make, call or import
+objects are refused. All protocols (0 to 5) are supported. The memory is bounded by the length of the file, because
+lengths are checked against the remaining bytes, copies are counted, and shared parts are counted once per occurrence.
 """
 
 import codecs
