@@ -208,7 +208,7 @@ class TrainedHead(Head):
         """Return the head that the settings of `funcnet finetune` describe. Its classes are set later, by `learn`."""
         known = {field.name for field in dataclasses.fields(cls)} - {"name", "labels", "metric", "pairs"}
         values = {**settings, "columns": Columns.from_settings(settings)}
-        return cls(name, **{key: value for key, value in values.items() if key in known})
+        return cls(name=name, **{key: value for key, value in values.items() if key in known})
 
     def settings(self) -> dict[str, Any]:
         """Return the settings of the head that are stored in `finetuning.json`. The labels are omitted, because

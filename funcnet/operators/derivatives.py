@@ -57,7 +57,7 @@ def derivative_of(schema: Schema, name: str, given: str | Callable[..., jax.Arra
         ValueError: if the formula does not parse, or has an unknown name.
 
     Example:
-        >>> from funcnet.operators.parsing import parse
+        >>> from funcnet.operators.schema_parsing import parse
         >>> schema = parse("square(Tensor self) -> Tensor")
         >>> derivative_of(schema, "self", "2 * self * grad")({"self": 3.0, "grad": 1.0, "result": 9.0})
         6.0

@@ -95,7 +95,7 @@ def parse_dimensions(text: str, schema: Schema) -> OperatorDimensions:
         ValueError: if the text does not fit the signature.
 
     Example:
-        >>> from funcnet.operators.parsing import parse
+        >>> from funcnet.operators.schema_parsing import parse
         >>> norm = parse("norm(Tensor x, Tensor? weight=None, float eps=1e-5) -> Tensor")
         >>> dims = parse_dimensions("... d, d -> ... d", norm)
         >>> dims.results("norm", [0, 1], [(2, 3, 4), (4,)])

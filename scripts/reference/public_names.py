@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
-MADE_AT_RUNTIME = ("funcnet.nn.init",)  # modules whose functions are results of calls: `normal_ = _replace(normal, …)`
+MADE_AT_RUNTIME = ("funcnet.nn.init.initialisers",)  # functions that calls return: `normal_ = _replace(normal, …)`
 
 
 class Definition(NamedTuple):
