@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Jaxpr
 
-from funcnet.export.tracing import Equation, subprograms
+from funcnet.export.tracing import Equation
+from funcnet.operators.jaxprs import subprograms
 
 __all__ = ["ExportCheck", "compare", "require_agreement"]
 

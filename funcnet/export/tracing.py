@@ -16,20 +16,16 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 from jax.typing import ArrayLike
 
 from funcnet import tree
-from funcnet.functional.platforms import JaxprEquation
+from funcnet.functional.platforms import default_program
 from funcnet.operators import native
+from funcnet.operators.jaxprs import JaxprEquation, called_program, layer_of, subprograms
 from funcnet.tree import PyTree
 
-__all__ = ["Dynamic", "Equation", "Traced", "called_program", "canonical", "layer_of", "subprograms", "trace"]
+__all__ = ["Dynamic", "Equation", "Traced", "canonical", "inner_program", "trace"]
 
 RANDOM = frozenset(
     {"random_bits", "random_gamma", "random_seed", "random_wrap", "random_unwrap", "random_fold_in", "random_split"}
     | {"random_clone", "threefry2x32", "rng_bit_generator", "rng_uniform"}
-)
-# Operations that only run an inner program. `reduce` is not one of them: it applies a program to many pairs of entries.
-CALLS = frozenset(
-    {"jit", "pjit", "call", "closed_call", "core_call", "remat", "remat2", "checkpoint", "composite", "compute_on"}
-    | {"custom_jvp_call", "custom_jvp_call_jaxpr", "custom_vjp_call", "custom_vjp_call_jaxpr", "custom_lin"}
 )
 CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback", "debug_print", "infeed", "outfeed"})
 
@@ -125,48 +121,16 @@ def canonical(array: ArrayLike) -> np.ndarray:
     return array.astype(jax.dtypes.canonicalize_dtype(array.dtype))
 
 
-def layer_of(equation: Equation) -> str:
-    """Return the name of the layer that an operation comes from, or "" outside all layers.
-
-    Example:
-        >>> from funcnet import nn
-        >>> net = nn.Sequential(nn.ReLU(), nn.Tanh())
-        >>> program = jax.make_jaxpr(lambda x: net.apply({}, {}, x)[0])(1.0)
-        >>> layer_of(program.eqns[0]), layer_of(program.eqns[-1])
-        ('0', '1')
-    """
-    # einsum and transformations add segments that are not names of layers, such as "bhd,bkd->bhk" and "vmap(fc)"
-    segments = str(equation.source_info.name_stack).split("/")
-    return ".".join(segment for segment in segments if segment.isidentifier() or segment.isdigit())
-
-
-def called_program(equation: Equation) -> ClosedJaxpr | None:
-    """Return the program that an operation calls, or None if the operation is not a call.
+def inner_program(equation: Equation) -> ClosedJaxpr | None:
+    """Return the program that an operation runs: that of a call, or the plain form of a product of two arrays or of an
+    operation of `funcnet.quantization`. Return None for all other operations.
 
     Example:
         >>> program = jax.make_jaxpr(jax.jit(jnp.sin))(1.0)
-        >>> [equation.primitive.name for equation in called_program(program.eqns[0]).eqns]
+        >>> [equation.primitive.name for equation in inner_program(program.eqns[0]).eqns]
         ['sin']
     """
-    if (plain := equation.params.get("plain_program")) is not None:  # an operation of funcnet.quantization
-        return plain
-    if equation.primitive.name not in CALLS:
-        return None
-    for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
-        inner = equation.params.get(name)
-        if inner is not None:
-            return inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ())
-    return None
-
-
-def subprograms(equation: Equation) -> Iterator[Jaxpr]:
-    """Yield the programs that an operation contains, such as the body of a loop."""
-    for value in equation.params.values():
-        for one in value if isinstance(value, tuple | list) else (value,):
-            if isinstance(one, ClosedJaxpr):
-                yield one.jaxpr
-            elif isinstance(one, Jaxpr):
-                yield one
+    return default_program(equation) or equation.params.get("plain_program") or called_program(equation)
 
 
 def _example(where: str, number: int, array: Any) -> np.ndarray:

@@ -21,33 +21,13 @@ from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
 
+from funcnet.operators.jaxprs import JaxprEquation
 from funcnet.operators.primitives import device_count
 from funcnet.operators.varying_axes import vary_like
 
-__all__ = ["JaxprEquation", "KernelProduct", "Product", "batched", "bilinear", "default_program", "form", "transposed"]
+__all__ = ["KernelProduct", "Product", "batched", "bilinear", "default_program", "form", "transposed"]
 
 Product = Callable[..., jax.Array]
-
-
-class JaxprEquation(Protocol):
-    """An equation of a jaxpr. It describes JAX's own `JaxprEqn`, whose annotations do not say that the `aval` of a
-    variable has a shape and a dtype.
-
-    Attributes:
-        primitive: the operation.
-        invars: the operands, variables or literals.
-        outvars: the variables for the results.
-        params: the settings of the operation.
-        effects: the side effects of the operation.
-        source_info: where the operation comes from, with the named scopes around it.
-    """
-
-    primitive: Primitive
-    invars: list[Any]
-    outvars: list[Any]
-    params: dict[str, Any]
-    effects: Any
-    source_info: Any
 
 
 class KernelProduct(Protocol):

@@ -4,6 +4,8 @@ A formula is an expression in Python's syntax. It can use the arguments of the o
 result), `result`, and the functions of `jax.numpy`. If there are several results, it uses the tuples `grads` and
 `results` instead, or single results as `result0`, `result1`, …. Only results that a derivative uses are kept for the
 backward pass.
+
+For complex numbers, `grad` and the gradient are those of JAX, the complex conjugates of torch's gradients.
 """
 
 import ast

@@ -27,7 +27,7 @@ def check(
 
     The checks are: `types` (the shapes by `dims`, the dtypes of all implementations), `implementations` (the values on
     this platform, compared with the reference), `derivatives` (compared with finite differences of the reference in
-    float64, in forward and reverse mode, with and without `vmap`; derivatives of complex arguments are not checked),
+    double precision, in forward and reverse mode, with and without `vmap`),
     `vmap`, `jit`, `sharding` (the same values on all devices, without communication) and `purity` (two traces give the
     same values).
 
@@ -93,9 +93,9 @@ class _Sample:
         self.arrays, self.settings = bind_arguments(operator.schema, given, named)
 
     @property
-    def reals(self) -> list[int]:
-        """The numbers of the arrays of floats, whose derivatives are checked."""
-        return [n for n, one in enumerate(self.arrays) if jnp.issubdtype(one.dtype, jnp.floating)]
+    def differentiable(self) -> list[int]:
+        """The numbers of the arrays of real or complex numbers, whose derivatives are checked."""
+        return [n for n, one in enumerate(self.arrays) if jnp.issubdtype(one.dtype, jnp.inexact)]
 
     @property
     def maps(self) -> list[bool]:
@@ -114,8 +114,7 @@ class _Sample:
         """Return the largest difference, as a share of the largest value, if it is over the tolerance, else 0."""
         shares = [0.0]
         for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-            wide = np.complex128 if np.iscomplexobj(b) else np.float64
-            a, b = np.asarray(a, wide), np.asarray(b, wide)
+            a, b = _doubled(a), _doubled(b)
             with np.errstate(invalid="ignore"):
                 apart = np.where((a == b) | ((a != a) & (b != b)), 0, np.abs(a - b))  # equal infinities, and NaN twice
             largest = max(float(np.abs(b)[np.isfinite(b)].max(initial=0)), float(np.finfo(np.float32).tiny))
@@ -145,39 +144,40 @@ def _implementations(sample: _Sample) -> Iterator[str]:
 def _derivatives(sample: _Sample) -> Iterator[str]:
     if sample.operator.is_composite:
         raise _LeftOut("the operator is composite, so its derivatives are those of its parts")
-    if not sample.reals:
-        raise _LeftOut("no argument is an array of floats")
+    if not sample.differentiable:
+        raise _LeftOut("no argument is an array of real or complex numbers")
     names, random = sample.settings.names(), np.random.default_rng(0)
     with jax.enable_x64(True):
-        wide = [np.asarray(one, np.float64) if n in sample.reals else one for n, one in enumerate(sample.arrays)]
-        for place in sample.reals:
+        wide = [_doubled(one) if n in sample.differentiable else one for n, one in enumerate(sample.arrays)]
+        for place in sample.differentiable:
             if names[place] not in sample.operator.derivatives and sample.operator.joint is None:
                 yield f"the derivative of {names[place]} is missing"
                 continue
-            along, at = random.normal(size=wide[place].shape), functools.partial(_replaced, wide, place)
-            ahead, behind = (_real(sample.reference(*at(wide[place] + sign * STEP * along))) for sign in (1, -1))
+            along, at = _random(random, wide[place]), functools.partial(_replaced, wide, place)
+            ahead, behind = (_inexact(sample.reference(*at(wide[place] + sign * STEP * along))) for sign in (1, -1))
             slopes = [(np.asarray(a) - np.asarray(b)) / (2 * STEP) for a, b in zip(ahead, behind, strict=True)]
-            run = lambda x, at=at: _real(sample.run(*at(x)))
+            run = lambda x, at=at: _inexact(sample.run(*at(x)))
             results, forward = jax.jvp(run, (wide[place],), (along,))
             if difference := sample.difference(forward, slopes):
                 yield f"in forward mode, {names[place]} differs from finite differences by {_share(difference)}"
-            weights = [random.normal(size=one.shape) for one in results]
+            weights = [_random(random, one) for one in results]
             (gradient,) = jax.vjp(run, wide[place])[1](tuple(map(jnp.asarray, weights)))
-            expected = sum(float((w * slope).sum()) for w, slope in zip(weights, slopes, strict=True))
-            if difference := sample.difference(float((np.asarray(gradient) * along).sum()), expected):
+            # the real part, as the derivative of a complex argument holds for its real and its imaginary part
+            expected = sum(float((w * slope).sum().real) for w, slope in zip(weights, slopes, strict=True))
+            if difference := sample.difference(float((np.asarray(gradient) * along).sum().real), expected):
                 yield f"the derivative of {names[place]} differs from finite differences by {_share(difference)}"
         yield from _mapped_derivatives(sample, wide)
 
 
 def _mapped_derivatives(sample: _Sample, arrays: Sequence[Any]) -> Iterator[str]:
     """Compare the gradients of several calls under `vmap` with the gradients of separate calls."""
-    known = [n for n in sample.reals if sample.maps[n]]
+    known = [n for n in sample.differentiable if sample.maps[n]]
     if not known or not all(sample.settings.names()[n] in sample.operator.derivatives for n in known):
         return
     three, axes = _three(arrays, sample.maps)
 
     def total(run: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *given: sum(jnp.sin(one).sum() for one in _real(run(*given)))
+        return lambda *given: sum(jnp.sin(part).sum() for one in _inexact(run(*given)) for part in (one.real, one.imag))
 
     together = jax.grad(total(jax.vmap(sample.run, axes)), known)(*three)
     one = lambda row: [array[row] if axis == 0 else array for array, axis in zip(three, axes, strict=True)]
@@ -194,9 +194,20 @@ def _three(arrays: Sequence[Any], maps: Sequence[bool]) -> tuple[list[Any], tupl
     return found, tuple(0 if has else None for has in maps)
 
 
-def _real(results: Sequence[Any]) -> tuple[Any, ...]:
+def _inexact(results: Sequence[Any]) -> tuple[Any, ...]:
     """Return the results with derivatives."""
-    return tuple(one for one in results if jnp.issubdtype(one.dtype, jnp.floating))
+    return tuple(one for one in results if jnp.issubdtype(one.dtype, jnp.inexact))
+
+
+def _doubled(array: ArrayLike) -> np.ndarray:
+    """Return an array in double precision."""
+    return np.asarray(array, np.complex128 if jnp.iscomplexobj(array) else np.float64)
+
+
+def _random(random: np.random.Generator, like: jax.Array | np.ndarray) -> np.ndarray:
+    """Return normal numbers with the shape of `like`, complex if `like` is complex."""
+    real = random.normal(size=like.shape)
+    return real + 1j * random.normal(size=like.shape) if jnp.iscomplexobj(like) else real
 
 
 def _replaced(arrays: Sequence[Any], place: int, array: ArrayLike) -> list[Any]:

@@ -16,10 +16,11 @@ from jax.extend.core import ClosedJaxpr, Literal
 from jax.typing import DTypeLike
 
 from funcnet import nn, tree
-from funcnet.functional.platforms import JaxprEquation, default_program
+from funcnet.functional.platforms import default_program
 from funcnet.nn import activation, hard, relu
 from funcnet.nn.core.module_tree import children
 from funcnet.operators import native
+from funcnet.operators.jaxprs import JaxprEquation, called_program, layer_of
 from funcnet.quantization.evaluation import OPERATIONS
 from funcnet.quantization.graph import LayerGraph, LayerNode, LayerValue
 from funcnet.quantization.qparams import QParams
@@ -161,7 +162,7 @@ class _Tracer:
             _constant(atom.val, getattr(atom.aval, "dtype", None)) if isinstance(atom, Literal) else values[atom]
         )
         for equation in jaxpr.eqns:
-            self.graph.layer = ".".join(filter(None, (outer, _layer(equation))))
+            self.graph.layer = ".".join(filter(None, (outer, layer_of(equation))))
             results = self._equation(equation, [read(atom) for atom in equation.invars])
             values |= zip(equation.outvars, results, strict=True)
         self.graph.layer = outer
@@ -174,7 +175,7 @@ class _Tracer:
                 f"{self.where}: {self.graph.layer or 'the net'} draws random numbers; expected a net without "
                 f"randomness at inference, got the primitive {name!r}."
             )
-        inner = default_program(equation) or _called(equation)
+        inner = default_program(equation) or called_program(equation)
         if inner is not None:
             outer, self.scope = self.scope, self.graph.layer
             try:
@@ -214,29 +215,6 @@ def _computed(equation: JaxprEquation, operands: Sequence[LayerValue]) -> list[L
         with jax.ensure_compile_time_eval():
             out = run()
     return [_constant(one) for one in (out if equation.primitive.multiple_results else [out])]
-
-
-def _called(equation: JaxprEquation) -> ClosedJaxpr | None:
-    """Return the program that an equation calls, or None if the equation is not a plain call.
-
-    A reduction is not a plain call: its program combines two numbers, so the shapes of the program differ from those of
-    the equation.
-    """
-    if equation.primitive.name in ("scan", "while", "cond"):
-        return None
-    for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
-        if (inner := equation.params.get(name)) is not None:
-            inner = inner if hasattr(inner, "consts") else ClosedJaxpr(inner, ())
-            variables = [*inner.jaxpr.invars, *inner.jaxpr.outvars], [*equation.invars, *equation.outvars]
-            inside, outside = ([getattr(one.aval, "shape", None) for one in side] for side in variables)
-            return inner if inside == outside else None
-    return None
-
-
-def _layer(equation: JaxprEquation) -> str:
-    # einsum and transformations add segments that are not names of layers
-    segments = str(equation.source_info.name_stack).split("/")
-    return ".".join(segment for segment in segments if segment.isidentifier() or segment.isdigit())
 
 
 def _refuse(where: str, net: nn.Module, nodes: Sequence[LayerNode]) -> None:

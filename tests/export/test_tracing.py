@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from funcnet import nn
-from funcnet.export.tracing import called_program, trace
+from funcnet.export.tracing import inner_program, trace
 from funcnet.quantization import integer_products, multipliers
 
 X = np.ones((2, 3), np.float32)
@@ -109,7 +109,7 @@ def test_calls_have_a_program():
     settings = {"stride": (1, 1), "dilation": (1, 1), "groups": 1}
     calls += [lambda x: integer_products.integer_convolution(image, image, **settings)]
     for call in calls:
-        assert called_program(first_operation(call, X)).jaxpr.eqns
+        assert inner_program(first_operation(call, X)).jaxpr.eqns
 
 
 def test_a_reduction_is_no_call():
@@ -118,4 +118,4 @@ def test_a_reduction_is_no_call():
         lambda x: jax.lax.reduce_window(x, 0.0, jax.lax.max, (2, 2), (1, 1), "VALID"),
         lambda x: jax.lax.scan(lambda c, row: (c, row), 0, x),
     ):
-        assert called_program(first_operation(reduce, X)) is None
+        assert inner_program(first_operation(reduce, X)) is None

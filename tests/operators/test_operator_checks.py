@@ -137,4 +137,45 @@ def test_integers_have_no_derivatives():
     one = operators.define(f"checked::f{next(numbers)}(Tensor self) -> Tensor")
     one.reference(lambda self: self + 1)
     found = operators.check(one, [(np.arange(3, dtype=np.int32),)])
-    assert found["derivatives"] == "left out: no argument is an array of floats" and jax.device_count() == 8
+    assert (
+        found["derivatives"] == "left out: no argument is an array of real or complex numbers"
+        and jax.device_count() == 8
+    )
+
+
+Z = X + 1j * X[::-1] + np.float32(0.5)
+
+
+@pytest.mark.parametrize(
+    ("formula", "other", "reference", "arrays"),
+    [
+        ("grad * other", "grad * self", lambda self, other: self * other, (Z, Z[::-1])),
+        ("astype(grad / abs(self), self.dtype) * conj(self)", "grad", lambda self, other: abs(self) + other, (Z, X)),
+        (
+            "real(grad * other)",
+            "grad * astype(self, other.dtype)",
+            lambda self, other: self.astype(other.dtype) * other,
+            (X, Z),
+        ),
+    ],
+    ids=["complex", "complex to real", "real to complex"],
+)
+def test_complex_arguments_and_results(formula, other, reference, arrays):
+    for factor in ("", "2 * "):
+        one = operators.define(
+            f"checked::c{next(numbers)}(Tensor self, Tensor other) -> Tensor", dims="..., ... -> ..."
+        )
+        one.reference(reference)
+        one.derivative(self=factor + formula, other=other)
+        found = operators.check(one, [arrays], raises=False)
+        assert ("the derivative of self differs" in found.pop("derivatives")) == bool(factor)
+        assert set(found.values()) == {"passed"}
+
+
+def test_the_conjugate_of_a_complex_derivative_is_wrong():
+    one = operators.define(f"checked::c{next(numbers)}(Tensor self, Tensor other) -> Tensor", dims="..., ... -> ...")
+    one.reference(lambda self, other: self * other)
+    one.derivative(self="grad * conj(other)", other="grad * conj(self)")  # as in torch's derivatives.yaml
+    found = findings(one, (Z, Z[::-1]))
+    assert list(found) == ["derivatives"]
+    assert "the derivative of self differs from finite differences" in found["derivatives"]

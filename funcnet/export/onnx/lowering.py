@@ -30,9 +30,9 @@ from funcnet.export.onnx import (
 from funcnet.export.onnx.dimensions import Dimensions
 from funcnet.export.onnx.graph import Graph, OnnxValue, reshape_target
 from funcnet.export.onnx.unsupported import UNSUPPORTED
-from funcnet.export.tracing import Equation, Traced, called_program, layer_of
+from funcnet.export.tracing import Equation, Traced, inner_program
 from funcnet.export.unsupported import Unsupported, reason_for
-from funcnet.functional.platforms import default_program
+from funcnet.operators.jaxprs import layer_of
 
 __all__ = ["Lowering", "lower"]
 
@@ -116,9 +116,7 @@ class Lowering:
     def lower(self, equation: Equation, inputs: Sequence[OnnxValue]) -> list[OnnxValue]:
         """Add one operation, and return its outputs."""
         name = equation.primitive.name
-        if (plain := default_program(equation)) is not None:  # a plain product or convolution, as in ONNX
-            return self.inlined(plain, inputs)
-        if (program := called_program(equation)) is not None:
+        if (program := inner_program(equation)) is not None:
             outer, self.prefix = self.prefix, self.graph.layer  # names in the program are relative to its layer
             outputs = self.inlined(program, inputs)
             self.prefix = outer

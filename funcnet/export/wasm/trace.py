@@ -12,13 +12,13 @@ from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, Literal
 from jax.typing import ArrayLike, DTypeLike
 
-from funcnet.export.tracing import Equation, called_program
+from funcnet.export.tracing import Equation, inner_program
 from funcnet.export.unsupported import EVERY_FORM, reason_for
 from funcnet.export.wasm.unsupported import DTYPES, UNSUPPORTED
-from funcnet.functional.platforms import default_program
 from funcnet.loops.constant_storage import evaluated, known_bytes
 from funcnet.loops.operations import ArrayValue, Block, Operation, needed
 from funcnet.operators import native
+from funcnet.operators.jaxprs import layer_of
 
 __all__ = ["Tracer", "trace"]
 
@@ -112,8 +112,7 @@ class Tracer:
         read = lambda atom: ArrayValue.of(atom.val) if isinstance(atom, Literal) else values[atom]
         outer = self.scope
         for equation in jaxpr.eqns:
-            stack = str(equation.source_info.name_stack).replace("/", ".")
-            self.layer = ".".join(part for part in (outer, stack) if part)
+            self.layer = ".".join(filter(None, (outer, layer_of(equation))))
             results = self._equation(equation, [read(atom) for atom in equation.invars])
             values |= zip(equation.outvars, results, strict=True)
         self.layer = outer
@@ -134,7 +133,7 @@ class Tracer:
 
     def _equation(self, equation: Equation, operands: list[ArrayValue]) -> Sequence[ArrayValue]:
         name = equation.primitive.name
-        inner = None if name in self.rules else default_program(equation) or called_program(equation)
+        inner = None if name in self.rules else inner_program(equation)
         if inner is not None:
             outer, self.scope = self.scope, self.layer
             try:

@@ -15,12 +15,12 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from funcnet import table, tree
 from funcnet.functional import convolve, platforms
-from funcnet.functional.platforms import JaxprEquation
 from funcnet.nn.core import binding
 from funcnet.nn.core.call import Training, outermost
 from funcnet.nn.core.module_tree import Node, walk
 from funcnet.nn.core.parameter import Buffer, Parameter
 from funcnet.operators import native
+from funcnet.operators.jaxprs import JaxprEquation
 from funcnet.tree import Params, State
 
 __all__ = ["ModuleRow", "Summary", "summarize"]

@@ -19,6 +19,7 @@ from funcnet.operators.graph.jax_primitives import FUNCTIONS, RULES
 from funcnet.operators.graph.jaxpr_equation import Equation, operator_node, unknown_node
 from funcnet.operators.graph.recording import BEGIN, END, RecordedCall
 from funcnet.operators.graph.torch_operations.tape import Tape, TapeValue, to_array
+from funcnet.operators.jaxprs import called_program
 from funcnet.operators.primitives import OperatorCall
 
 __all__ = ["Evaluation"]
@@ -74,13 +75,10 @@ class Evaluation:
         needs = any(value.requires_grad for value in given)
         if name in LOOPS and needs:  # without a gradient, a loop has no nodes, and runs as a whole below
             return LOOPS[name](self, given, params)
-        opened = next((params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in params), None)
         # a function such as relu is opened unless a gradient flows: it then has one node, as in torch
         special = FUNCTIONS.get(_function_name(params)) if name == "custom_jvp_call" and needs else None
-        if opened is not None and name not in LOOPS and special is None:
-            closed = opened if hasattr(opened, "consts") else None  # `remat` has a jaxpr without constants
-            inner, consts = (closed.jaxpr, closed.consts) if closed is not None else (opened, ())
-            return self.run(inner, consts, given)
+        if special is None and (program := called_program(equation.eqn)) is not None:
+            return self.run(program.jaxpr, program.consts, given)
         if not needs:
             return [TapeValue(one) for one in equation.arrays()]
         if isinstance(params.get("call"), OperatorCall):
