@@ -18,7 +18,7 @@ COVERED_BY = {
     "data/describe.py": "data/test_dataset.py",
     "data/distributed.py": "data/test_sampler.py",
     "data/endless.py": "data/test_positions.py train/test_fit.py",
-    "data/global_draws.py": "data/test_item_rng.py",
+    "data/global_draws_warning.py": "data/test_item_rng.py",
     "data/inline.py": "data/test_dataloader.py",
     "data/iterator.py": "data/test_dataloader.py data/test_threads.py",
     "data/joined.py": "tasks/pretraining_data/test_build.py tasks/pretraining_data/test_packing.py",

@@ -21,7 +21,7 @@ from funcnet.data.dataset import (
     TensorDataset,
 )
 from funcnet.data.distributed import DistributedSampler
-from funcnet.data.draws import draw_bits, permute, to_integers, to_uniform
+from funcnet.data.hashed_draws import draw_bits, permute, to_integers, to_uniform
 from funcnet.data.item_rng import item_rng
 from funcnet.data.joined import Joined
 from funcnet.data.mixing import MixedDataset, MixedIterableDataset

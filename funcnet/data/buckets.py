@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from funcnet.data.checks import require_bool, require_int, require_numbers, require_positive, shown
 from funcnet.data.collate import default_collate
-from funcnet.data.draws import permute
+from funcnet.data.hashed_draws import permute
 from funcnet.data.sampler import Sampler
 
 __all__ = ["BucketBatchSampler", "PaddedCollate", "bucket_lengths"]

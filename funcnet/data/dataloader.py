@@ -27,11 +27,11 @@ from funcnet.data.arguments import (
 from funcnet.data.checks import refuse_generator, require_function, require_int
 from funcnet.data.collate import default_collate, default_convert
 from funcnet.data.describe import describe
-from funcnet.data.draws import draw_bits
 from funcnet.data.endless import EndlessLoader
 from funcnet.data.fetch import IterableFetcher, MapFetcher, Rows
 from funcnet.data.gather import Items, items_of
-from funcnet.data.global_draws import DrawsWarning
+from funcnet.data.global_draws_warning import DrawsWarning
+from funcnet.data.hashed_draws import draw_bits
 from funcnet.data.iterator import BatchIterator, Keep, PlannedTask, Position, StreamIterator
 from funcnet.data.make_workers import Context, make_workers
 from funcnet.data.plan import BatchPlan, IteratedPlan, make_plan, smallest_size

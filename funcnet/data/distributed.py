@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from funcnet.data.checks import require_bool, require_int
-from funcnet.data.draws import permute
+from funcnet.data.hashed_draws import permute
 from funcnet.data.sampler import OrderedSampler, require_sized
 
 __all__ = ["DistributedSampler"]

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from funcnet.data.global_draws import DrawsWarning, generator_states, used_generators
+from funcnet.data.global_draws_warning import DrawsWarning, generator_states, used_generators
 from funcnet.data.worker import TaskResult, Workers
 
 __all__ = ["BatchIterator", "Keep", "PlannedTask", "Position", "StreamIterator"]

@@ -23,8 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from funcnet.data.checks import require_bool, require_datasets, require_int, require_iterable, require_numbers
 from funcnet.data.dataset import Dataset
-from funcnet.data.draws import draw_bits, permute
 from funcnet.data.gather import Items, items_of
+from funcnet.data.hashed_draws import draw_bits, permute
 from funcnet.data.nested import at_epoch, read_parts
 from funcnet.data.resumable import Cursor, ResumableDataset
 from funcnet.data.sharing import own_copy

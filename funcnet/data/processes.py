@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from funcnet.data.describe import describe
-from funcnet.data.global_draws import WATCHED, generator_states, used_generators
+from funcnet.data.global_draws_warning import WATCHED, generator_states, used_generators
 from funcnet.data.shared_memory import Receiver, Sender
 from funcnet.data.sharing import unshare_epochs
 from funcnet.data.torch_worker_info import answer_torch

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from funcnet.data.checks import refuse_generator, require_int, require_items, require_iterable, require_positive, shown
-from funcnet.data.draws import draw_bits, permute, to_integers, to_uniform
+from funcnet.data.hashed_draws import draw_bits, permute, to_integers, to_uniform
 
 __all__ = [
     "BatchSampler",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from funcnet.data.arrow import read_columns
 from funcnet.data.arrow_values import column_values, require_distinct
 from funcnet.data.checks import require_bool, require_function, require_int, require_iterable, shown
-from funcnet.data.draws import permute
+from funcnet.data.hashed_draws import permute
 from funcnet.data.resumable import ResumableDataset
 from funcnet.data.tfrecord import read_examples
 from funcnet.data.worker import get_worker_info

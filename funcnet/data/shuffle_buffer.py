@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from funcnet.data.checks import require_int, require_iterable
-from funcnet.data.draws import draw_bits, permute
+from funcnet.data.hashed_draws import draw_bits, permute
 from funcnet.data.item_rng import unread
 from funcnet.data.resumable import Cursor, ResumableDataset
 from funcnet.data.sharing import own_copy

@@ -13,8 +13,8 @@ import numpy as np
 
 from funcnet.data.checks import refuse_generator, require_int, require_items, require_numbers, shown
 from funcnet.data.dataset import Dataset
-from funcnet.data.draws import permute
 from funcnet.data.gather import Items, SizedItems
+from funcnet.data.hashed_draws import permute
 from funcnet.data.nested import at_epoch, read
 
 __all__ = ["Subset", "random_split"]

@@ -136,7 +136,7 @@ class TaskResult:
         state: state of the fetcher after the batch.
         error: the exception of the task, or None.
         ended: whether the worker's iterable dataset has ended.
-        drew_from: names of the global random generators from which a worker process drew. See `global_draws`.
+        drew_from: names of the global random generators from which a worker process drew. See `global_draws_warning`.
     """
 
     number: int

@@ -11,7 +11,7 @@ from funcnet.train.fit_evaluation import Evaluated
 from funcnet.train.interruption import Interruption, Stopped
 from funcnet.train.loop import Cadence, Outcome, train
 from funcnet.train.means import RunningMeans
-from funcnet.train.metrics import JsonLines, TensorBoard, read_metrics
+from funcnet.train.metrics_files import JsonLines, TensorBoard, read_metrics
 from funcnet.train.precision import BFLOAT16, FLOAT32, Precision
 from funcnet.train.progress import TrainingProgress
 from funcnet.train.recovery import read_bundle

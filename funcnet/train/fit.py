@@ -18,7 +18,7 @@ from funcnet.train.fit_data import TrainingData, is_function, open_function, row
 from funcnet.train.fit_evaluation import Evaluated
 from funcnet.train.fit_task import FitCheckpointSettings, FitSettings, FitTask, Plan
 from funcnet.train.loop import Every
-from funcnet.train.metrics import read_metrics
+from funcnet.train.metrics_files import read_metrics
 from funcnet.train.recovery import read_bundle
 from funcnet.train.replay import replay_step
 from funcnet.train.run import run_task

@@ -30,7 +30,7 @@ from funcnet.train.checkpoints import Checkpoints, Restored, resume
 from funcnet.train.continuation import Continuation
 from funcnet.train.initial_state import Start
 from funcnet.train.loop import Outcome, train
-from funcnet.train.metrics import JsonLines, TensorBoard, read_metrics
+from funcnet.train.metrics_files import JsonLines, TensorBoard, read_metrics
 from funcnet.train.objective_checks import check_batch, check_returns_sums
 from funcnet.train.pending_metrics import Logger
 from funcnet.train.progress import TrainingProgress

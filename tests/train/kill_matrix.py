@@ -254,11 +254,13 @@ def half_a_line(killer: Killer) -> None:
                 file.write(line[: len(line) // 2])
             killer.kill()
 
-    before("funcnet.train.metrics:JsonLines", "write", act)
+    before("funcnet.train.metrics_files:JsonLines", "write", act)
 
 
 def between_logs(killer: Killer) -> None:
-    before("funcnet.train.metrics:TensorBoard", "write", lambda self, step, _: step == killer.step and killer.kill())
+    before(
+        "funcnet.train.metrics_files:TensorBoard", "write", lambda self, step, _: step == killer.step and killer.kill()
+    )
 
 
 def evaluating(killer: Killer) -> None:

@@ -24,7 +24,7 @@ allowed = jax.make_user_context(os.environ.get("FUNCNET_NATIVE") != "0")
 
 LIBRARIES = {
     "kernels": Library(
-        ("normalization.cc", "recurrent.cc", "softmax.cc"), "normalisation, softmax and recurrent layers"
+        ("normalization.cc", "recurrence.cc", "softmax.cc"), "normalisation, softmax and recurrent layers"
     ),
     "convolution": Library(
         ("convolution.cc",), "convolutions", "onednn-devel-cpu-gomp", "oneapi/dnnl/dnnl.hpp", "dnnl"

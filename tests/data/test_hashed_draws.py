@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from funcnet.data import draw_bits, draws, permute, to_integers, to_uniform
+from funcnet.data import draw_bits, hashed_draws, permute, to_integers, to_uniform
 
 
 def test_a_draw_depends_on_its_own_counters_alone():
@@ -45,7 +45,7 @@ def test_all_permutations_are_as_likely():
 
 
 def test_fewer_rounds_would_show(monkeypatch):
-    monkeypatch.setattr(draws, "ROUNDS", 2)
+    monkeypatch.setattr(hashed_draws, "ROUNDS", 2)
     drawn = np.array([permute(np.arange(4), 4, seed=1, epoch=epoch) for epoch in range(1000)])
     counts = np.unique(drawn, axis=0, return_counts=True)[1]
     assert ((counts - 1000 / 24) ** 2 / (1000 / 24)).sum() > 49.7
