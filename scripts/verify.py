@@ -7,6 +7,7 @@ areas that are left.
 """
 
 import argparse
+import ast
 import contextlib
 import os
 import re
@@ -16,11 +17,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["AREAS", "main"]
+__all__ = ["AREAS", "changed", "main", "reached"]
 
 ROOT = Path(__file__).resolve().parents[1]
 VENV = Path(os.environ.get("FUNCNET_VENV", ROOT / ".venv"))
@@ -226,7 +227,8 @@ AREAS = {
     ),
     "tasks": Area(
         "every task and command: kills, interrupts, full runs",
-        "funcnet/tasks funcnet/cli funcnet/heads funcnet/train funcnet/files.py",
+        "funcnet/tasks funcnet/cli funcnet/heads funcnet/train funcnet/settings.py funcnet/arguments.py "
+        "funcnet/losses.py funcnet/files.py funcnet/figures.py funcnet/table.py",
         _tasks,
     ),
     "models": Area(
@@ -261,18 +263,33 @@ AREAS = {
 }
 
 
-def _git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+def _git(*arguments: str, check: bool = True) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=check, capture_output=True, text=True).stdout.strip()
 
 
-def _changed() -> list[str]:
-    """The areas that a change since origin/main reaches; the tests of a folder count as the folder."""
-    files = set(_git("diff", "--name-only", "origin/main").splitlines())
-    files |= {file.replace("tests/", "funcnet/", 1) for file in files if file.startswith("tests/")}
-    reached = lambda area: any(
-        file == place or file.startswith(f"{place}/") for place in area.reached_by.split() for file in files
+def changed() -> list[str]:
+    """Return the areas that a change since origin/main reaches. A docstring that changed reaches the area `docs`."""
+    files = _git("diff", "--name-only", "origin/main").splitlines()
+    is_documented = any(
+        _docstrings(_git("show", f"origin/main:{file}", check=False)) != _docstrings((ROOT / file).read_text("utf-8"))
+        for file in files
+        if file.startswith("funcnet/") and file.endswith(".py") and (ROOT / file).is_file()
     )
-    return [name for name, area in AREAS.items() if reached(area)]
+    return reached({*files, *(["docs"] if is_documented else [])})
+
+
+def reached(files: Iterable[str]) -> list[str]:
+    """Return the areas that files reach. The tests of a folder count as the folder."""
+    counted = {file.replace("tests/", "funcnet/", 1) if file.startswith("tests/") else file for file in files}
+    is_in = lambda area: any(
+        file == place or file.startswith(f"{place}/") for place in area.reached_by.split() for file in counted
+    )
+    return [name for name, area in AREAS.items() if is_in(area)]
+
+
+def _docstrings(source: str) -> list[str | None]:
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return [ast.get_docstring(node) for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)]
 
 
 def main(arguments: list[str]) -> int:
@@ -290,7 +307,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("areas", nargs="*", metavar="AREA", help='areas to verify, or "changed"; all by default')
     parser.add_argument("--again", action="store_true", help="also verify areas that have passed on this commit")
     options = parser.parse_args(arguments)
-    chosen = [a for name in options.areas or AREAS for a in (_changed() if name == "changed" else [name])]
+    chosen = [a for name in options.areas or AREAS for a in (changed() if name == "changed" else [name])]
     if unknown := [name for name in chosen if name not in AREAS]:
         print(f"verify.sh: unknown area {unknown[0]!r}; expected some of: {', '.join(AREAS)}, changed", file=sys.stderr)
         return 2
