@@ -19,6 +19,7 @@ from scripts.reference.markdown import from_docstring, inline, summary
 from scripts.reference.pages import letters, methods, page_text, write_pages
 from scripts.reference.public_names import definition, docstring, public_names
 from scripts.reference.sources import write_sources
+from scripts.reference.type_names import type_names
 from tests.processes import ROOT
 
 GUIDES = [path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]]
@@ -144,6 +145,16 @@ def test_a_page_has_its_names_in_order_and_one_description_of_each(tmp_path):
     chapters = write_pages(tmp_path / "reference", pages())
     assert chapters["Layers"][0]["funcnet.nn"][:2] == ["reference/nn.md", {"Containers": "reference/nn.containers.md"}]
     assert len(list(tmp_path.rglob("*.md"))) == len(pages())
+
+
+def test_a_page_says_what_the_names_of_types_stand_for():
+    names = lambda module, *found: type_names(definition(module, name) for name in found)
+    assert names("funcnet.nn", "MaxPool2d", "Linear") == {"Ints": "int | Sequence[int]"}
+    assert [*names("funcnet.nn.parameter", "Parameter")] == ["ShapeOrArray", "Init"]
+    assert names("funcnet.nn", "Module")["Params"] == "Tree", "and what Tree stands for follows"
+    assert not names("funcnet.operators", "define"), "its Operator is a class"
+    pooling = next(page for page in pages() if page.title == "Pooling functions")
+    assert "- `Ratios` is `float | Sequence[float] | None`." in page_text(pooling, [])
 
 
 def test_subcommands_are_read_from_a_help():

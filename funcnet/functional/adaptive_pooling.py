@@ -15,6 +15,7 @@ from jax import lax
 from funcnet.functional import checks, windows
 
 __all__ = [
+    "Sizes",
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
     "adaptive_avg_pool3d",

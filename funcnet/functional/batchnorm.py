@@ -35,7 +35,7 @@ from funcnet.operators import native
 from funcnet.operators.graph.recording import recorded
 from funcnet.operators.varying_axes import vary_like
 
-__all__ = ["batch_norm", "batch_norm_and_count", "bound_axes", "normalise_batch"]
+__all__ = ["AxisName", "Groups", "batch_norm", "batch_norm_and_count", "bound_axes", "normalise_batch"]
 
 AxisName = Hashable | Sequence[Hashable] | None
 

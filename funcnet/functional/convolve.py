@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from funcnet.functional.convolve_kernel import convolution_kernel, transposed_kernel
+from funcnet.functional.convolve_kernel import Pads, convolution_kernel, transposed_kernel
 from funcnet.functional.platforms import bilinear
 from funcnet.functional.sharding import placed, reshaped
 
@@ -35,8 +35,6 @@ __all__ = ["TRANSPOSED", "convolve", "convolve_transposed"]
 TRANSPOSED = "convolve_transposed"  # the name scope of transposed convolutions
 _MOST_TAPS = 64  # shifted inputs are written out one by one, and more of them would take too long to compile
 _MOST_GROUPS = 8  # groups are written out too; with more of them, each tap is one batched product
-
-Pads = Sequence[tuple[int, int]]
 
 
 def convolve(

@@ -23,7 +23,7 @@ from funcnet.functional.platforms import Product, batched, form, transposed
 from funcnet.functional.sharding import partition
 from funcnet.operators import native
 
-__all__ = ["ConvolutionKernel", "convolution_kernel", "transposed_kernel"]
+__all__ = ["ConvolutionKernel", "Pads", "convolution_kernel", "transposed_kernel"]
 
 Kind = Literal["result", "input", "weight"]
 Pads = Sequence[tuple[int, int]]

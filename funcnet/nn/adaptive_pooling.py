@@ -3,12 +3,12 @@
 Letters: `B batch, C channels, L length, D depth, H height, W width`. The batch dimension B is always optional.
 """
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import jax
 
 from funcnet import functional as F
+from funcnet.functional.adaptive_pooling import Sizes
 from funcnet.nn.module.module import Module
 
 __all__ = [
@@ -20,13 +20,11 @@ __all__ = [
     "AdaptiveMaxPool3d",
 ]
 
-Size = int | Sequence[int | None] | None
-
 
 class _AdaptiveAvgPool(Module):
     rank: ClassVar[int]
 
-    def __init__(self, output_size: Size):
+    def __init__(self, output_size: Sizes):
         super().__init__()
         self.output_size = output_size
 
@@ -104,7 +102,7 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPool):
 class _AdaptiveMaxPool(Module):
     rank: ClassVar[int]
 
-    def __init__(self, output_size: Size, return_indices: bool = False):
+    def __init__(self, output_size: Sizes, return_indices: bool = False):
         super().__init__()
         self.output_size, self.return_indices = output_size, return_indices
 

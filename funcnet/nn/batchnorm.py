@@ -5,23 +5,19 @@ variant of BatchNorm overrides `forward`. A subclass that accepts inputs of othe
 """
 
 import copy
-from collections.abc import Hashable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from funcnet.functional.batchnorm import batch_norm_and_count
+from funcnet.functional.batchnorm import AxisName, Groups, batch_norm_and_count
 from funcnet.nn import init
 from funcnet.nn.core.module_tree import children, join
 from funcnet.nn.core.parameter import Buffer, Parameter
 from funcnet.nn.module.module import Module
 
 __all__ = ["BatchNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "RunningNorm", "SyncBatchNorm"]
-
-AxisName = Hashable | Sequence[Hashable] | None
-Groups = Sequence[Sequence[int]] | None
 
 
 class RunningNorm(Module):

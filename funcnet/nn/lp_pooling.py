@@ -3,23 +3,21 @@
 Letters: `B batch, C channels, L length, D depth, H height, W width`. The batch dimension B is optional.
 """
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import jax
 
 from funcnet import functional as F
+from funcnet.functional.checks import Ints
 from funcnet.nn.module.module import Module
 
 __all__ = ["LPPool1d", "LPPool2d", "LPPool3d"]
-
-Size = int | Sequence[int]
 
 
 class _LPPool(Module):
     rank: ClassVar[int]
 
-    def __init__(self, norm_type: float, kernel_size: Size, stride: Size | None = None, ceil_mode: bool = False):
+    def __init__(self, norm_type: float, kernel_size: Ints, stride: Ints | None = None, ceil_mode: bool = False):
         super().__init__()
         self.norm_type, self.kernel_size, self.stride, self.ceil_mode = norm_type, kernel_size, stride, ceil_mode
 

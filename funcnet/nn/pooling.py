@@ -9,11 +9,10 @@ from typing import Any, ClassVar
 import jax
 
 from funcnet import functional as F
+from funcnet.functional.checks import Ints
 from funcnet.nn.module.module import Module
 
 __all__ = ["AvgPool1d", "AvgPool2d", "AvgPool3d", "MaxPool1d", "MaxPool2d", "MaxPool3d"]
-
-Size = int | Sequence[int]
 
 
 class _MaxPool(Module):
@@ -21,10 +20,10 @@ class _MaxPool(Module):
 
     def __init__(
         self,
-        kernel_size: Size,
-        stride: Size | None = None,
-        padding: Size = 0,
-        dilation: Size = 1,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        dilation: Ints = 1,
         return_indices: bool = False,
         ceil_mode: bool = False,
     ):
@@ -145,9 +144,9 @@ class AvgPool1d(_AvgPool):
 
     def __init__(
         self,
-        kernel_size: Size,
-        stride: Size | None = None,
-        padding: Size = 0,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
     ):
@@ -165,9 +164,9 @@ class _AvgPoolDivided(_AvgPool):
 
     def __init__(
         self,
-        kernel_size: Size,
-        stride: Size | None = None,
-        padding: Size = 0,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         divisor_override: int | None = None,

@@ -10,17 +10,16 @@ import jax
 
 from funcnet import functional as F
 from funcnet.functional import checks
+from funcnet.functional.checks import Ints
 from funcnet.nn.module.module import Module
 
 __all__ = ["MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d"]
-
-Size = int | Sequence[int]
 
 
 class _MaxUnpool(Module):
     rank: ClassVar[int]
 
-    def __init__(self, kernel_size: Size, stride: Size | None = None, padding: Size = 0):
+    def __init__(self, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0):
         super().__init__()
         sizes = (kernel_size, kernel_size if stride is None else stride, padding)
         self.kernel_size, self.stride, self.padding = (checks.entries(size, self.rank) for size in sizes)

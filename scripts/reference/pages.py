@@ -7,6 +7,7 @@ from pathlib import Path
 from scripts.reference.catalog import Page
 from scripts.reference.markdown import identifiers, inline, summary
 from scripts.reference.public_names import Definition, definition, docstring, identifier, parsed
+from scripts.reference.type_names import type_names
 
 __all__ = ["letters", "methods", "page_text", "write_pages"]
 
@@ -60,6 +61,8 @@ def page_text(page: Page, sections: list[Page]) -> str:
     found = [definition(page.module, name) for name in page.names]
     if meaning := letters(found):
         lines += ["", f"Letters in the shapes: {inline(meaning)}"]
+    if types := type_names(found):
+        lines += ["", "Types in the signatures:", "", *(f"- `{name}` is `{value}`." for name, value in types.items())]
     kind = ""
     for name, one in zip(page.names, found, strict=True):
         home = _home(page, name)

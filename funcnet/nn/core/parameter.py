@@ -17,9 +17,10 @@ from jax.typing import DTypeLike
 
 from funcnet.nn.core import stale_traces
 from funcnet.nn.init import initialisers
-from funcnet.nn.init.composed import Init, NamedKey, Same, copied, dtype_in_jax, fixed, with_keys
+from funcnet.nn.init.composed import NamedKey, Same, copied, dtype_in_jax, fixed, with_keys
 from funcnet.nn.init.constant_arithmetic import Constant
 from funcnet.nn.init.in_place import Clone, Initialised, shares
+from funcnet.nn.init.initialisers import Init
 from funcnet.random import is_key
 
 __all__ = ["Buffer", "Computed", "Init", "Parameter", "copied"]

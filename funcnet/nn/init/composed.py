@@ -17,10 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike, DTypeLike
 
-Init = Callable[[jax.Array, tuple[int, ...], Any], jax.Array]
+from funcnet.nn.init.initialisers import Init
+
 Index = int | slice | EllipsisType | jax.Array | np.ndarray | tuple[Any, ...] | None  # what selects a part of an array
 
-__all__ = ["Init", "NamedKey", "Same", "bernoulli", "changed", "clamped", "copied", "dtype_in_jax", "filled", "fixed",
+__all__ = ["NamedKey", "Same", "bernoulli", "changed", "clamped", "copied", "dtype_in_jax", "filled", "fixed",
            "in_part", "in_place", "named", "operated", "parts_in", "reshaped", "with_keys"]  # fmt: skip
 
 

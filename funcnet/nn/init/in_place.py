@@ -17,7 +17,6 @@ import numpy as np
 
 from funcnet.nn.init import initialisers
 from funcnet.nn.init.composed import (
-    Init,
     Same,
     bernoulli,
     changed,
@@ -31,8 +30,9 @@ from funcnet.nn.init.composed import (
     parts_in,
     reshaped,
 )
+from funcnet.nn.init.initialisers import Init
 
-__all__ = ["Clone", "Init", "Initialised"]
+__all__ = ["Clone", "Initialised"]
 
 
 class Initialised:
