@@ -243,7 +243,7 @@ def transformation(where: str, name: str, value: object) -> None:
         >>> transformation("train.fit", "optimizer", optax.sgd(0.1))
         >>> transformation("train.fit", "optimizer", optax.sgd)
         Traceback (most recent call last):
-        TypeError: train.fit: ...
+        TypeError: train.fit: optimizer has the wrong type; expected an optax transformation, such as ...(1e-3), got ...
     """
     is_right = callable(getattr(value, "init", None)) and callable(getattr(value, "update", None))
     expect(is_right, where, name, "an optax transformation, such as optax.adamw(1e-3)", value)
@@ -260,9 +260,9 @@ def mapping(where: str, name: str, value: object, expected: str, advice: str = "
         TypeError: if `value` is not a mapping, or a key is not a string.
 
     Example:
-        >>> mapping("train.fit", "facts", {1: "a"}, "a dict from name to value")
+        >>> mapping("train.fit", "metadata", {1: "a"}, "a dict from name to value")
         Traceback (most recent call last):
-        TypeError: train.fit: ...
+        TypeError: train.fit: metadata has the wrong type; expected a dict from name to value, got {1: 'a'}.
     """
     is_right = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
     expect(is_right, where, name, expected, value, advice)
@@ -278,9 +278,9 @@ def strings(where: str, name: str, value: object, expected: str) -> None:
         TypeError: if `value` is something else. For one string, the message advises to put it into a list.
 
     Example:
-        >>> strings("train.fit", "metrics", "loss", "a list of names")
+        >>> strings("train.fit", "shard", "a=b", "a list of rules")
         Traceback (most recent call last):
-        TypeError: train.fit: ...
+        TypeError: train.fit: shard has the wrong type; expected a list of rules, got 'a=b'. Put it into a list.
     """
     is_right = isinstance(value, list | tuple) and all(isinstance(part, str) for part in value)
     expect(is_right, where, name, expected, value, "Put it into a list." if isinstance(value, str) else "")
@@ -296,7 +296,7 @@ def patterns(where: str, name: str, value: object) -> None:
         >>> patterns("train.fit", "trainable", ["head.**", "**.bias"])
         >>> patterns("train.fit", "trainable", None)
         Traceback (most recent call last):
-        TypeError: train.fit: ...
+        TypeError: train.fit: trainable has the wrong type; expected a name pattern such as '**.bias', ... got None.
     """
     several = isinstance(value, list | tuple | set | frozenset) and all(isinstance(part, str) for part in value)
     is_right = isinstance(value, str) or several
@@ -314,7 +314,7 @@ def path(where: str, name: str, value: Any) -> Path:
         'first'
         >>> path("train.fit", "out", "")
         Traceback (most recent call last):
-        TypeError: train.fit: ...
+        TypeError: train.fit: out has the wrong type; expected a path, such as 'runs/first', got ''.
     """
     is_right = isinstance(value, str | os.PathLike) and value != ""
     expect(is_right, where, name, "a path, such as 'runs/first'", value)

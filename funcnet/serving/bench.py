@@ -204,10 +204,10 @@ def random_items(serve: Inference, lengths: Sequence[int]) -> dict[str, list[Any
         >>> import jax, tempfile
         >>> from funcnet import serving, text
         >>> tokenizer = text.train_wordpiece(["the cat sat on the mat"] * 3, vocab_size=40)
-        >>> config = bert.BertConfig.preset("tiny", vocab_size=tokenizer.get_vocab_size(), num_hidden_layers=1)
-        >>> model = bert.BertForMaskedLM(config)
+        >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+        >>> model = bert.BertForMaskedLM(bert.BertConfig(vocab_size=40, **sizes))
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     bert.save_pretrained(folder, model, *model.init(jax.random.key(0)))
+        ...     bert.save_pretrained(folder, model, *jax.jit(model.init)(jax.random.key(0)))
         ...     text.save_tokenizer(tokenizer, folder)
         ...     serve = serving.inference(folder, lengths=[8], max_length=8, ahead=False)
         >>> {name: len(items) for name, items in random_items(serve, [8, 8, 500]).items()}

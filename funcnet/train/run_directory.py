@@ -193,9 +193,9 @@ def record_facts(folder: Path, facts: Mapping[str, Any], sources: Mapping[str, s
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     out = open_run(folder, {"steps": 100})
         ...     record_facts(out, {"rows": 500})
-        ...     record_facts(out, {"rows": 400})  # when the run is resumed, the data are others
+        ...     record_facts(out, {"rows": 400})  # when the run is resumed
         Traceback (most recent call last):
-        funcnet.train.errors.RunError: ...
+        funcnet.train.errors.RunError: train.record_facts: ... have changed; ...: rows was 500, now 400. ...
     """
     check_facts(folder, facts, sources, where="train.record_facts", otherwise="start a new run with another --out")
     record = _record(folder)
