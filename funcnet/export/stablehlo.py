@@ -198,13 +198,16 @@ def load_stablehlo(path: str | Path) -> StableHlo:
         path: the file of the program. If the weights are in a second file, the first file contains the name of the
             second.
 
+    Returns:
+        The function, as `to_stablehlo` returned it.
+
     Raises:
         OSError: if a file cannot be read.
         ValueError: if the file is not an export, is truncated or was altered, or the weights beside it are those of
             another model.
 
     Example:
-        >>> import tempfile, jax, jax.numpy as jnp
+        >>> import tempfile, jax.numpy as jnp
         >>> from funcnet import export
         >>> double = export.to_stablehlo(lambda x: 2 * x, jnp.ones(3))
         >>> with tempfile.TemporaryDirectory() as folder:

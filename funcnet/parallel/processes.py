@@ -135,7 +135,7 @@ def wait_for_all(name: str, timeout: float = 600) -> None:
     """Wait until all processes have called this function with the same name.
 
     Args:
-        name: a name that is used once in a run.
+        name: what the processes wait for. The message of an error has this name.
         timeout: seconds to wait.
 
     Raises:

@@ -171,8 +171,9 @@ class Task:
         ...     def objective(self, params, state, batch, *, training, rng):
         ...         return {"fit": {"loss": ((batch - params["mean"]) ** 2).sum()}}, state
         >>> task, batch = Mean(), np.array([1.0, 3.0])
-        >>> task.objective({"mean": 2.0}, {}, batch, training=True, rng=None)[0], task.counts(batch)
-        ({'fit': {'loss': np.float64(2.0)}}, {'fit': 2})
+        >>> sums, state = task.objective({"mean": 2.0}, {}, batch, training=True, rng=None)
+        >>> float(sums["fit"]["loss"]), task.counts(batch)
+        (2.0, {'fit': 2})
     """
 
     name: str

@@ -186,13 +186,16 @@ def load_onnx(path: str | Path, threads: int | None = None) -> OnnxSession:
         path: the file of the model. If the weights are in a second file, the model contains the name of that file.
         threads: number of threads. None means all cores.
 
+    Returns:
+        An `OnnxSession`, which is called with arrays.
+
     Raises:
         OSError: if a file cannot be read.
         ValueError: if the file is not a complete model, the weights beside it are those of another model, or `onnx` or
             `onnxruntime` is not installed.
 
     Example:
-        >>> import tempfile, jax, jax.numpy as jnp
+        >>> import tempfile, jax.numpy as jnp
         >>> from funcnet import export
         >>> double = export.to_onnx(lambda x: 2 * x, jnp.ones(3))
         >>> with tempfile.TemporaryDirectory() as folder:
