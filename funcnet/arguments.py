@@ -147,6 +147,12 @@ def number(
     Raises:
         TypeError: if `value` is not a number.
         ValueError: if it is out of range, or NaN.
+
+    Example:
+        >>> number("optim.lamb", "b1", 0.9, 0, 1, below=True)
+        >>> number("optim.lamb", "b1", 1, 0, 1, below=True)
+        Traceback (most recent call last):
+        ValueError: optim.lamb: b1 is out of range; expected a number from 0 to below 1, got 1.
     """
     is_number = isinstance(value, int | float | np.number) or _is_scalar_array(value)  # not a Fraction
     expect(is_number and not isinstance(value, bool), where, name, "a number", value)
@@ -163,7 +169,16 @@ def number(
 
 
 def boolean(where: str, name: str, value: object) -> None:
-    """Check that `value` is True or False, of Python or NumPy."""
+    """Check that `value` is True or False, of Python or NumPy.
+
+    Raises:
+        TypeError: if `value` is something else, such as 1.
+
+    Example:
+        >>> boolean("train.fit", "resume", 1)
+        Traceback (most recent call last):
+        TypeError: train.fit: resume has the wrong type; expected True or False, got 1.
+    """
     expect(isinstance(value, bool | np.bool_), where, name, "True or False", value)
 
 
@@ -218,32 +233,89 @@ def function(
 
 
 def transformation(where: str, name: str, value: object) -> None:
-    """Check that `value` is an optax transformation."""
+    """Check that `value` is an optax transformation, which has the methods `init` and `update`.
+
+    Raises:
+        TypeError: if `value` is something else, such as a function that returns a transformation.
+
+    Example:
+        >>> import optax
+        >>> transformation("train.fit", "optimizer", optax.sgd(0.1))
+        >>> transformation("train.fit", "optimizer", optax.sgd)
+        Traceback (most recent call last):
+        TypeError: train.fit: optimizer has the wrong type; expected an optax transformation, such as ...(1e-3), got ...
+    """
     is_right = callable(getattr(value, "init", None)) and callable(getattr(value, "update", None))
     expect(is_right, where, name, "an optax transformation, such as optax.adamw(1e-3)", value)
 
 
 def mapping(where: str, name: str, value: object, expected: str, advice: str = "") -> None:
-    """Check that `value` is a mapping with strings as keys."""
+    """Check that `value` is a mapping with strings as keys.
+
+    Args:
+        expected: a description of the mapping, for the message.
+        advice: a sentence to add to the message.
+
+    Raises:
+        TypeError: if `value` is not a mapping, or a key is not a string.
+
+    Example:
+        >>> mapping("train.fit", "metadata", {1: "a"}, "a dict from name to value")
+        Traceback (most recent call last):
+        TypeError: train.fit: metadata has the wrong type; expected a dict from name to value, got {1: 'a'}.
+    """
     is_right = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
     expect(is_right, where, name, expected, value, advice)
 
 
 def strings(where: str, name: str, value: object, expected: str) -> None:
-    """Check that `value` is a list or a tuple of strings, and not one string."""
+    """Check that `value` is a list or a tuple of strings, and not one string.
+
+    Args:
+        expected: a description of the list, for the message.
+
+    Raises:
+        TypeError: if `value` is something else. For one string, the message advises to put it into a list.
+
+    Example:
+        >>> strings("train.fit", "shard", "a=b", "a list of rules")
+        Traceback (most recent call last):
+        TypeError: train.fit: shard has the wrong type; expected a list of rules, got 'a=b'. Put it into a list.
+    """
     is_right = isinstance(value, list | tuple) and all(isinstance(part, str) for part in value)
     expect(is_right, where, name, expected, value, "Put it into a list." if isinstance(value, str) else "")
 
 
 def patterns(where: str, name: str, value: object) -> None:
-    """Check that `value` is a name pattern of `funcnet.tree`, or several."""
+    """Check that `value` is a name pattern of `funcnet.tree`, or several. Whether they match any name is not checked.
+
+    Raises:
+        TypeError: if `value` is neither a string nor a list, tuple or set of strings.
+
+    Example:
+        >>> patterns("train.fit", "trainable", ["head.**", "**.bias"])
+        >>> patterns("train.fit", "trainable", None)
+        Traceback (most recent call last):
+        TypeError: train.fit: trainable has the wrong type; expected a name pattern such as '**.bias', ... got None.
+    """
     several = isinstance(value, list | tuple | set | frozenset) and all(isinstance(part, str) for part in value)
     is_right = isinstance(value, str) or several
     expect(is_right, where, name, "a name pattern such as '**.bias', or a list of them", value)
 
 
 def path(where: str, name: str, value: Any) -> Path:
-    """Return `value`, which is a string or a path, as a Path."""
+    """Return `value`, which is a string or a path, as a Path.
+
+    Raises:
+        TypeError: if `value` is neither a string nor a path, or is the empty string.
+
+    Example:
+        >>> path("train.fit", "out", "runs/first").name
+        'first'
+        >>> path("train.fit", "out", "")
+        Traceback (most recent call last):
+        TypeError: train.fit: out has the wrong type; expected a path, such as 'runs/first', got ''.
+    """
     is_right = isinstance(value, str | os.PathLike) and value != ""
     expect(is_right, where, name, "a path, such as 'runs/first'", value)
     return Path(value)

@@ -23,6 +23,12 @@ def new_figure(width: float, height: float) -> Any:
 
     Args:
         width, height: size in inches. An inch has 120 pixels.
+
+    Example:
+        >>> figure = new_figure(4, 3)
+        >>> _ = figure.subplots().plot([1, 2, 4])
+        >>> figure.bbox.size.tolist()  # pixels
+        [480.0, 360.0]
     """
     # Imported here, because the import takes half a second. The Agg backend needs no display, and has no global state.
     from matplotlib.backends.backend_agg import FigureCanvasAgg

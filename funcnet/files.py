@@ -211,6 +211,12 @@ def write_json(path: str | Path, value: object) -> None:
 
     Raises:
         OSError: as `replacing`.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_json(f"{folder}/run.json", {"step": 3})
+    ...     read_json(f"{folder}/run.json")
+    {'step': 3}
     """
     with replacing(path) as part:
         part.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -251,7 +257,11 @@ def check_json(value: object, name: str) -> None:
 
 
 def read_json(path: str | Path) -> Any | None:
-    """Return the JSON value in a file, or None if the file is missing or is not JSON."""
+    """Return the JSON value in a file, or None if the file is missing or is not JSON.
+
+    >>> read_json(__file__) is None
+    True
+    """
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):  # RecursionError for very deep nesting
@@ -268,6 +278,10 @@ def parse_json(path: str | Path, where: str) -> Any:
     Raises:
         OSError: if the file cannot be read.
         ValueError: if the file is not JSON. The message names the file.
+
+    >>> parse_json(__file__, "load")
+    Traceback (most recent call last):
+    ValueError: load: ...files.py is not valid JSON; expected a JSON object, got ...
     """
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
@@ -310,6 +324,9 @@ def file_digest(path: str | Path) -> str:
 
     Raises:
         OSError: if the file cannot be read.
+
+    >>> file_digest(__file__) == bytes_digest(Path(__file__).read_bytes())
+    True
     """
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -324,6 +341,13 @@ def write_digests(folder: str | Path, names: Iterable[str]) -> None:
 
     Raises:
         OSError: if a file cannot be read, or the folder cannot be written.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_json(f"{folder}/config.json", {})
+    ...     write_digests(folder, ["config.json", "absent.json"])
+    ...     list(read_json(f"{folder}/digests.json"))
+    ['config.json']
     """
     folder = Path(folder)
     write_json(folder / DIGESTS, {name: file_digest(folder / name) for name in names if (folder / name).exists()})
@@ -340,6 +364,13 @@ def check_digests(folder: str | Path, where: str, names: Iterable[str] | None = 
     Raises:
         ValueError: if a file is missing or has changed.
         OSError: if a file cannot be read.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_json(f"{folder}/digests.json", {"config.json": "0a1b"})
+    ...     check_digests(folder, "load")
+    Traceback (most recent call last):
+    ValueError: load: ...config.json has changed since it was written; expected SHA-256 0a1b, ... got no file. ...
     """
     folder = Path(folder)
     written = read_json(folder / DIGESTS) if (folder / DIGESTS).exists() else {}
@@ -355,7 +386,10 @@ def check_digests(folder: str | Path, where: str, names: Iterable[str] | None = 
 
 
 def sync(path: str | Path) -> None:
-    """Flush the content of a file, or the file names in a folder, to the disk, so that they survive a power failure."""
+    """Flush the content of a file, or the file names in a folder, to the disk, so that they survive a power failure.
+
+    >>> sync(Path(__file__).parent)
+    """
     if os.name == "nt" and Path(path).is_dir():
         return  # Windows has no handles for directories
     handle = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)

@@ -35,6 +35,10 @@ class LossSum(NamedTuple):
     Attributes:
         sum: (), the sum of the terms that are not ignored, in at least float32.
         number: (), the number of these terms, in the same dtype.
+
+    Example:
+        >>> float(LossSum(jnp.array(6.0), jnp.array(3.0)).mean), float(LossSum(jnp.array(0.0), jnp.array(0.0)).mean)
+        (2.0, 0.0)
     """
 
     sum: jax.Array

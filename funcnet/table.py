@@ -27,8 +27,15 @@ def text(cells: Cells, left: int, total: bool = False) -> str:
 
 
 def html(cells: Cells, marked: Sequence[int] = ()) -> str:
-    """Return an HTML table that highlights the rows whose numbers are in `marked`. Row 0 is the first row below the
-    header.
+    """Return an HTML table.
+
+    Args:
+        cells: the rows, of which the first is the header.
+        marked: numbers of the rows to highlight. Row 0 is the first row below the header.
+
+    Example:
+        >>> html([["name", "size"], ["fc", "12"]])
+        '<table><tr><th>name</th><th>size</th></tr><tr><td>fc</td><td>12</td></tr></table>'
     """
     tag = lambda name, row: "".join(f"<{name}>{escape.escape(cell)}</{name}>" for cell in row)
     style = lambda i: ' style="background:#fdd;color:#000"' if i in marked else ""
@@ -39,8 +46,21 @@ def html(cells: Cells, marked: Sequence[int] = ()) -> str:
 def dataframe(rows: Sequence[Any], where: str) -> Any:
     """Return a pandas.DataFrame with one row per dataclass instance.
 
+    Args:
+        rows: instances of one dataclass. Its fields are the columns.
+        where: prefix of the error message, such as the name of the caller.
+
     Raises:
         ImportError: if pandas is not installed.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass
+        ... class Layer:
+        ...     name: str
+        ...     size: int
+        >>> dataframe([Layer("fc", 12), Layer("out", 3)], "summary")["size"].tolist()
+        [12, 3]
     """
     try:
         import pandas

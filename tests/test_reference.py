@@ -67,6 +67,47 @@ def test_public_names_and_definitions_follow_imports():
         definition("funcnet.nn", "Lienar")
 
 
+A_RUN = "trains a model, which takes longer than an example may"
+WITHOUT_EXAMPLE = {
+    "funcnet.operators.native.library.targets": "compiles a library in C++ at its first call",
+    "funcnet.serving.bench.bench_serve": "compiles a model for several lengths of texts, and prints times",
+    "funcnet.tasks.finetuning.task.finetune": A_RUN,
+    "funcnet.tasks.images.task.train_images": A_RUN,
+    "funcnet.tasks.pretraining.task.pretrain": A_RUN,
+    "funcnet.tasks.quantizing.task.quantize_run": A_RUN,
+    "funcnet.train.replay.replay_step": "repeats a failed step, with the task and the directory of its run",
+}
+
+
+def wrong_examples(shown):
+    """A line for each function on a page without an example, and for each row of WITHOUT_EXAMPLE that is not one."""
+    public = {definition(page.module, name) for page in shown for name in page.names}
+    functions = {f"{one.module}.{one.name}": docstring(one) for one in public if one.kind == "Functions"}
+    without = {name for name, text in functions.items() if ">>> " not in text and "```" not in text}
+    found = [f"{name}: the function has no example in its docstring" for name in without - WITHOUT_EXAMPLE.keys()]
+    found += [
+        f"{name}: in WITHOUT_EXAMPLE, but {'it has an example' if name in functions else 'it is on no page'}"
+        for name in WITHOUT_EXAMPLE.keys() - without
+    ]
+    return sorted(found)
+
+
+def test_every_public_function_has_an_example():
+    assert not wrong_examples(pages())
+
+
+def test_functions_without_an_example_and_rows_that_are_not_needed_are_found(monkeypatch):
+    without, found = definition("funcnet.tree", "flatten"), docstring
+    monkeypatch.setitem(globals(), "docstring", lambda one: "Return 1." if one == without else found(one))
+    monkeypatch.setitem(WITHOUT_EXAMPLE, "funcnet.tree.select", "none")
+    monkeypatch.setitem(WITHOUT_EXAMPLE, "funcnet.tree.selct", "none")
+    assert wrong_examples(pages()) == [
+        "funcnet.tree.flatten: the function has no example in its docstring",
+        "funcnet.tree.selct: in WITHOUT_EXAMPLE, but it is on no page",
+        "funcnet.tree.select: in WITHOUT_EXAMPLE, but it has an example",
+    ]
+
+
 # ---------------------------------------------------------------------------------------------------------- docstrings
 
 

@@ -36,6 +36,11 @@ def main(arguments: list[str] | None = None) -> None:
             files are wrong; 130 after SIGINT; 143 after SIGTERM; and 141 if the reader of standard output has closed
             the pipe.
         ValueError, OSError: instead of exit code 2, if the environment variable FUNCNET_TRACEBACK is set.
+
+    Example:
+        >>> with contextlib.suppress(SystemExit):
+        ...     main(["--version"])
+        funcnet ..., jax ..., jaxlib ..., Python ...
     """
     given = sys.argv[1:] if arguments is None else arguments
     if given == ["--version"]:

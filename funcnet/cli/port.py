@@ -53,7 +53,30 @@ class PortArguments:
 
 
 def run_port(arguments: PortArguments) -> int:
-    """Run `funcnet port`; return the exit code."""
+    """Run `funcnet port`.
+
+    Args:
+        arguments: the arguments of the command.
+
+    Returns:
+        The exit code: 0 if the port equals torch's model, or no example was given; 1 if the port differs.
+
+    Raises:
+        ValueError: if libcst is not installed, or for an error of `porting.port.port`.
+
+    Example:
+        >>> import tempfile, torch
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "net.py")
+        ...     _ = path.write_text("from torch import nn\\nclass Net(nn.Linear):\\n    pass\\n")
+        ...     out, example = Path(folder, "ported"), "torch.ones(4, 3)"
+        ...     run_port(PortArguments(f"{path}:Net", out, construct="Net(3, 2)", example=example))
+        Net: 1 file, 3 lines in ...
+          equal  names and shapes of the weights
+        ...
+        The port equals torch's model on this example. ...PROOF.md has the numbers.
+        0
+    """
     if importlib.util.find_spec("libcst") is None:
         raise ValueError("port: libcst is not installed; expected this command's extra. pip install 'funcnet[port]'")
     from funcnet.porting.errors.unported_lines import BLOCKS, LEVELS, summary

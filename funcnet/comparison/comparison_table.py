@@ -34,7 +34,17 @@ class CallRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of `compare`. Terminals and notebooks show a `Comparison` as a table. Programs can read `rows`."""
+    """The result of `compare`. Terminals and notebooks show a `Comparison` as a table. Programs can read `rows`.
+
+    Example:
+        >>> import torch, funcnet
+        >>> from funcnet import nn
+        >>> theirs, net = torch.nn.Linear(3, 2), nn.Linear(3, 2)
+        >>> params, state = net.load_state_dict(theirs.state_dict())
+        >>> comparison = funcnet.compare(theirs, net, params, state, torch.ones(4, 3).numpy())
+        >>> comparison.ok, comparison.first, [row.kind for row in comparison.rows]
+        (True, None, ['Linear'])
+    """
 
     rows: tuple[CallRow, ...]  # in the order in which the calls of torch's forward returned
     weights: dict[str, float]  # differences of the state_dicts before the run, if over tolerance

@@ -63,14 +63,25 @@ def write_columns(
 
 
 def read_columns(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Open a file that `write_columns` wrote. Return a dict from name to read-only memory-mapped array, and the
-    metadata.
+    """Open a file that `write_columns` wrote, without reading it into memory.
 
-    `write_columns` has an example.
+    Args:
+        path: the file.
+
+    Returns:
+        (columns, metadata): a dict from name to read-only memory-mapped array, and the metadata.
 
     Raises:
         FileNotFoundError: if the file does not exist.
         ValueError: if the file was not written by `write_columns`, or is truncated.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_columns(f"{folder}/x.arrow", {"length": np.array([7, 4])}, {"unit": "tokens"})
+        ...     columns, metadata = read_columns(f"{folder}/x.arrow")
+        >>> columns["length"].tolist(), columns["length"].flags.writeable, metadata
+        ([7, 4], False, {'unit': 'tokens'})
     """
     path = Path(path)
     if not path.is_file():

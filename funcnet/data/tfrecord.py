@@ -62,12 +62,20 @@ def write_examples(path: str | Path, rows: Iterable[Mapping[str, NDArray[Any]]])
 def read_examples(path: str | Path) -> Iterator[dict[str, NDArray[Any]]]:
     """Yield the examples of a TFRecord file in order, as dicts of int64 and float32 arrays.
 
-    `write_examples` has an example.
+    Args:
+        path: the file.
 
     Raises:
         FileNotFoundError: if the file does not exist.
         ValueError: if a record is truncated, damaged, or not an example. The message gives the file and the number of
             the record.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = write_examples(f"{folder}/x.tfrecord", [{"ids": np.array([5, 300])}, {"weight": np.array([0.5])}])
+        ...     list(read_examples(f"{folder}/x.tfrecord"))
+        [{'ids': array([  5, 300])}, {'weight': array([0.5], dtype=float32)}]
     """
     path = Path(path)
     if not path.is_file():

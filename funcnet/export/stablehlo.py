@@ -47,6 +47,13 @@ class StableHlo:
         placed: where `save` puts the weights: "inside" the file or "beside" it.
         program: the exported function of `jax.export`, whose first argument is the list of weights.
         weights: {name: array} in the order of the list that `program` takes.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import export
+        >>> exported = export.to_stablehlo(lambda x: {"double": 2 * x}, jnp.ones(3))
+        >>> exported(jnp.arange(3.0)), exported.platforms
+        ({'double': Array([0., 2., 4.], dtype=float32)}, ('cpu', 'cuda', 'tpu'))
     """
 
     arguments: tuple[ArraySpec, ...]
@@ -191,12 +198,23 @@ def load_stablehlo(path: str | Path) -> StableHlo:
         path: the file of the program. If the weights are in a second file, the first file contains the name of the
             second.
 
+    Returns:
+        The function, as `to_stablehlo` returned it.
+
     Raises:
         OSError: if a file cannot be read.
         ValueError: if the file is not an export, is truncated or was altered, or the weights beside it are those of
             another model.
 
-    Example: see `to_stablehlo`.
+    Example:
+        >>> import tempfile, jax.numpy as jnp
+        >>> from funcnet import export
+        >>> double = export.to_stablehlo(lambda x: 2 * x, jnp.ones(3))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     double.save(f"{folder}/double.stablehlo")
+        ...     loaded = export.load_stablehlo(f"{folder}/double.stablehlo")
+        >>> loaded(jnp.arange(3.0))
+        Array([0., 2., 4.], dtype=float32)
     """
     path = Path(path)
     manifest, entries = _read(path)

@@ -55,6 +55,19 @@ def open_head(
         ValueError: if the name is unknown or does not fit the architecture, a setting is invalid, the vocabulary has
             more entries than the embedding table, the model has one token type and the task has rows of two texts, or
             `max_length` is out of range.
+
+    Example:
+        >>> import tempfile
+        >>> from funcnet.heads.table import HEADS
+        >>> from funcnet.models import bert
+        >>> tokenizer = text.train_wordpiece(["fine soup", "bad soup"] * 2, vocab_size=30)
+        >>> config = bert.BertConfig.preset("tiny", vocab_size=30, id2label={0: "bad", 1: "fine"})
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_json(Path(folder, "config.json"), config.to_dict("BertForSequenceClassification"))
+        ...     text.save_tokenizer(tokenizer, folder)
+        ...     head, _, longest = open_head(Path(folder), config, None, "example", heads=HEADS, max_length=16)
+        >>> head.name, head.labels, longest
+        ('classify', ('bad', 'fine'), 16)
     """
     settings = read_settings(path)
     known = list(dict.fromkeys(known for head in heads for known in head.names))
@@ -101,6 +114,13 @@ def read_settings(directory: Path) -> dict[str, Any]:
 
     Raises:
         ValueError: if the file is invalid, for example because it was edited.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_json(Path(folder, "finetuning.json"), {"seq_len": 64, "pairs": False})
+        ...     read_settings(Path(folder))
+        {'seq_len': 64, 'pairs': False}
     """
     file = directory / SETTINGS
     settings = read_json(file) if file.exists() else {}
@@ -134,7 +154,25 @@ def read_settings(directory: Path) -> dict[str, Any]:
 
 
 def write_settings(directory: Path, head: TrainedHead, seq_len: int) -> None:
-    """Write `finetuning.json`."""
+    """Write the file `finetuning.json`, which `read_settings` reads.
+
+    Args:
+        directory: the folder of the model.
+        head: the head, which says what is stored of it (`TrainedHead.settings`).
+        seq_len: largest number of tokens per row.
+
+    Raises:
+        OSError: if the file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> from funcnet.heads.text import Classify
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_settings(Path(folder), Classify(labels=("bad", "fine")), seq_len=64)
+        ...     settings = read_settings(Path(folder))
+        >>> settings["name"], settings["seq_len"], "labels" in settings  # config.json has the labels
+        ('classify', 64, False)
+    """
     write_json(directory / SETTINGS, {"seq_len": seq_len, **head.settings()})
 
 

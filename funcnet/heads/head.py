@@ -195,6 +195,12 @@ class TrainedHead(Head):
         term: name of the head's loss, as a key of `counts` and `sums`.
         by_token: whether the loss has a target for every token.
         rows_together: whether all rows of an example together form one entry of a batch, as in the task `choice`.
+
+    Example:
+        >>> from funcnet.heads.text import Classify
+        >>> head = Classify(labels=("bad", "fine"))
+        >>> head.figures, head.config()["num_labels"]
+        (('accuracy', 'f1_macro', 'matthews', 'f1'), 2)
     """
 
     labels: tuple[str, ...] = ()

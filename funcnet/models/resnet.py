@@ -34,6 +34,11 @@ class BasicBlock(nn.Module):
         downsample: module that converts x to the shape of the output. It is None if the two shapes are equal.
         norm_layer: function from a number of channels to a normalisation layer.
 
+    Example:
+        >>> block = BasicBlock(4, 8, stride=2, downsample=nn.Conv2d(4, 8, 1, stride=2))
+        >>> nn.output_shape(block, (1, 4, 4, 4))
+        (1, 8, 2, 2)
+
     Reference: torchvision.models.resnet.BasicBlock; He et al. 2015, arXiv:1512.03385
     """
 
@@ -73,6 +78,11 @@ class Bottleneck(nn.Module):
         stride: stride of the 3×3 convolution.
         downsample: module that converts x to the shape of the output. It is None if the two shapes are equal.
         norm_layer: function from a number of channels to a normalisation layer.
+
+    Example:
+        >>> block = Bottleneck(8, 2)  # 4 · 2 channels, as many as the input has
+        >>> nn.output_shape(block, (1, 8, 4, 4))
+        (1, 8, 4, 4)
 
     Reference: torchvision.models.resnet.Bottleneck; He et al. 2015, arXiv:1512.03385
     """

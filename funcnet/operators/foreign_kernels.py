@@ -31,6 +31,14 @@ class ForeignKernel:
         target: the name of the target.
         is_exported: whether programs exported by `jax.export` contain the call, which then works only where the target
             is registered. If False, they contain the reference.
+
+    Example:
+        >>> from funcnet import operators
+        >>> triple = operators.define("doctest::triple(Tensor self) -> Tensor", dims="... -> ...")
+        >>> _ = triple.reference(lambda self: 3 * self)
+        >>> _ = triple.impl("cuda", operators.ForeignKernel("acme_triple"))  # a target that acme registers for CUDA
+        >>> triple(jax.numpy.ones(2))  # on CPU, the reference runs
+        Array([3., 3.], dtype=float32)
     """
 
     target: str

@@ -285,12 +285,25 @@ def define(schema: str, dims: str | None = None) -> Operator:
 
 
 def get(name: str) -> Operator:
-    """Return an operator by its name. Operators of other packages are found through entry points in the group
-    `funcnet.operators`: modules or functions that define operators.
+    """Return an operator by its name.
+
+    Operators of other packages are found through entry points in the group `funcnet.operators`: modules or functions
+    that define operators.
+
+    Args:
+        name: the name, such as "acme::leaky_relu".
 
     Raises:
         KeyError: if no operator has this name.
         ImportError: if an entry point cannot be loaded.
+
+    Example:
+        >>> twice = define("doctest::twice(Tensor self) -> Tensor", dims="... -> ...")
+        >>> get("doctest::twice") is twice
+        True
+        >>> get("doctest::twcie")
+        Traceback (most recent call last):
+        KeyError: "operators.get: unknown operator; expected one of doctest::twice..., got 'doctest::twcie'."
     """
     if name not in _defined:
         load()
@@ -306,6 +319,9 @@ def load() -> None:
 
     Raises:
         ImportError: if an entry point cannot be loaded.
+
+    Example:
+        >>> load()  # `get` calls it, too, when it does not find an operator
     """
     for point in importlib.metadata.entry_points(group="funcnet.operators"):
         try:

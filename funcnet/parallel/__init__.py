@@ -3,6 +3,7 @@
 from funcnet.parallel.checks import check_batch_size, check_length, check_replicated
 from funcnet.parallel.collectives import Collective, Collectives, count_collectives
 from funcnet.parallel.data_parallel import data_parallel, parallel_apply, replicate
+from funcnet.parallel.errors import ProcessError
 from funcnet.parallel.layout import Kind, Layout, make_layout
 from funcnet.parallel.mesh import (
     AXIS,
@@ -15,7 +16,6 @@ from funcnet.parallel.mesh import (
     use_virtual_cpu_devices,
 )
 from funcnet.parallel.processes import (
-    ProcessError,
     Proposal,
     check_equal,
     first_decides,

@@ -21,10 +21,11 @@ from typing import Any
 import jax
 
 from funcnet.arguments import integer
+from funcnet.parallel.errors import ProcessError
+from funcnet.parallel.launchers import JOINING, argument_names, process_of_environment
 from funcnet.parallel.watchers import dismiss_watchers, start_watcher
 
 __all__ = [
-    "ProcessError",
     "Proposal",
     "check_equal",
     "first_decides",
@@ -39,26 +40,36 @@ __all__ = [
 
 HEARTBEAT = 20  # seconds without a sign of life after which a process counts as dead
 LEAVING = 30  # seconds for which process 0 waits until the others have left, when all end with the same error
-JOINING = "parallel.join_processes"
 _numbers = itertools.count()  # of exchanges; equal in all processes, which make the same calls in the same order
 
 
-class ProcessError(ValueError):
-    """The processes of a run cannot join or do not agree, or one of them has died."""
-
-
 def process_count() -> int:
-    """Return the number of processes of this run."""
+    """Return the number of processes of this run.
+
+    Example:
+        >>> process_count()  # no other process has joined
+        1
+    """
     return _state().num_processes or 1
 
 
 def is_first() -> bool:
-    """Return whether this is process 0, which writes the files and prints the messages of a run."""
+    """Return whether this is process 0, which writes the files and prints the messages of a run.
+
+    Example:
+        >>> is_first()  # the only process of a run is the first
+        True
+    """
     return not _state().process_id
 
 
 def process_name() -> str:
-    """Return the prefix of messages: "process I: ", or "" in a run of one process."""
+    """Return the prefix of messages: "process I: ", or "" in a run of one process.
+
+    Example:
+        >>> print(f"{process_name()}the data end early")
+        the data end early
+    """
     return "" if _client() is None else f"process {_state().process_id}: "
 
 
@@ -97,11 +108,11 @@ def join_processes(
     """
     if _client() is not None:
         return
-    names = _argument_names(where)
+    names = argument_names(where)
     given = dict(zip(names, (coordinator, count, index), strict=True))
     missing = [name for name, value in given.items() if value is None]
     if len(missing) == len(given):
-        found = _of_environment(os.environ, where)
+        found = process_of_environment(os.environ, where)
         if found is None:
             return
         coordinator, count, index = found
@@ -123,9 +134,16 @@ def join_processes(
 def wait_for_all(name: str, timeout: float = 600) -> None:
     """Wait until all processes have called this function with the same name.
 
+    Args:
+        name: what the processes wait for. The message of an error has this name.
+        timeout: seconds to wait.
+
     Raises:
         ProcessError: if a process does not call this function within `timeout` seconds. The message names the missing
             process.
+
+    Example:
+        >>> wait_for_all("the data are written")  # in a run of one process, this returns at once
     """
     client = _client()
     if client is None:
@@ -191,6 +209,9 @@ def check_equal(facts: Mapping[str, Any], *, where: str, name: str = "", advice:
     Raises:
         ProcessError: in every process, if a process differs from process 0. The message names the fact, the process,
             and the values of the fact in this process and in process 0.
+
+    Example:
+        >>> check_equal({"seed": 0, "rows": 500}, where="pretrain")  # a run of one process always agrees
     """
     client = _client()
     if client is None:
@@ -239,6 +260,12 @@ def watch_processes() -> Iterator[None]:
 
     Raises:
         ProcessError: if a process has died.
+
+    Example:
+        >>> with watch_processes():
+        ...     total = jax.numpy.arange(3).sum()
+        >>> int(total)
+        3
     """
     try:
         yield
@@ -251,7 +278,14 @@ def watch_processes() -> Iterator[None]:
 
 
 def leave(code: int) -> None:
-    """End this process at once if the run has several. A normal exit waits for the others, which may be dead."""
+    """End this process at once if the run has several. A normal exit waits for the others, which may be dead.
+
+    Args:
+        code: the exit code.
+
+    Example:
+        >>> leave(2)  # in a run of one process, this does nothing, so that an ordinary exit follows
+    """
     if _client() is not None:
         dismiss_watchers()
         for stream in (sys.stdout, sys.stderr):
@@ -317,40 +351,6 @@ def _missing() -> str:
 # --------------------------------------------------------------------------------------------------------- to join
 
 
-def _argument_names(where: str) -> tuple[str, str, str]:
-    """Return the names of the three values that describe a process: those of a command, or of `join_processes`."""
-    if where == JOINING:
-        return "coordinator", "count", "index"
-    return "--coordinator", "--num-processes", "--process-id"
-
-
-def _of_environment(variables: Mapping[str, str], where: str) -> tuple[str | None, int, int] | None:
-    """Return (address of the coordinator, number of processes, number of this process), or None for a run of one
-    process.
-    """
-    for count, index in (
-        ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
-        ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
-        ("JAX_NUM_PROCESSES", "JOB_COMPLETION_INDEX"),
-    ):
-        if _number(variables, count, where) > 1 and index in variables:
-            address = variables.get("JAX_COORDINATOR_ADDRESS")  # if None, JAX finds that of Slurm or Open MPI
-            return address, _number(variables, count, where), _number(variables, index, where)
-    return None
-
-
-def _number(variables: Mapping[str, str], name: str, where: str) -> int:
-    """Return an environment variable as a number, or 1 if it is not set."""
-    text = variables.get(name) or "1"
-    try:
-        return int(text)
-    except ValueError:
-        raise ProcessError(
-            f"{where}: the environment variable {name} is not a number; expected a whole number as launchers set it, "
-            f"got {text!r}. Unset it, or pass {', '.join(_argument_names(where))}."
-        ) from None
-
-
 def _initialize(coordinator: str | None, count: int, index: int, timeout: float, where: str) -> None:
     if coordinator is not None:
         _check_address(coordinator, index, timeout, where)
@@ -373,7 +373,7 @@ def _check_address(coordinator: str, index: int, timeout: float, where: str) -> 
     """Wait until the coordinator answers. In process 0, which becomes the coordinator, check that its port is free."""
     host, _, port = str(coordinator).rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 2**16:
-        name = _argument_names(where)[0]
+        name = argument_names(where)[0]
         raise ProcessError(f"{where}: {name} is not an address; expected HOST:PORT, got {coordinator!r}.")
     if index == 0:
         with socket.socket(socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET) as probe:

@@ -81,6 +81,16 @@ def port(
     Raises:
         PortError: if the source cannot be read or run, `construct` is not an expression, `out` is a file, or the folder
             `out` is not empty. With `replace`, the folder may hold an earlier port.
+
+    Example:
+        >>> import tempfile, torch
+        >>> source = "from torch import nn\\nclass Net(nn.Linear):\\n    pass\\n"
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path, out = Path(folder, "net.py"), Path(folder, "ported")
+        ...     _ = path.write_text(source)
+        ...     result = port(path, "Net", out, construct="Net(3, 2)", example="torch.ones(4, 3)")
+        ...     sorted(file.name for file in out.iterdir()), result.proof.ok
+        (['PROOF.md', 'REGISTER.txt', '__init__.py', 'net.py', 'register.json'], True)
     """
     new = not Path(out).exists()
     folder = _folder(Path(out), replace)
@@ -136,6 +146,20 @@ def ported_files(sliced: Slice, recording: Recording | None = None) -> tuple[Rew
         sliced: the parts of the source that the model needs.
         recording: what a run of the model in torch showed about the types of expressions and the functions that were
             called.
+
+    Returns:
+        One `Rewritten` per file.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "net.py")
+        ...     _ = path.write_text("from torch import nn\\nclass Net(nn.Linear):\\n    pass\\n")
+        ...     files = ported_files(slice_of(read(path)))
+        >>> print(files[0].text.rstrip())
+        from funcnet import nn
+        class Net(nn.Linear):
+            pass
     """
     names = sliced.output_names
 

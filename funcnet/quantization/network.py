@@ -70,6 +70,16 @@ class QuantizedNet:
         inputs, outputs: numbers of the values that are the arguments and the results of the net.
         constants: {number of a value: array}, for the values that depend on no input.
         structure: tree structure of the net's result, in which each leaf is an index of `outputs`.
+
+    Example:
+        >>> from funcnet import nn, quantization
+        >>> net = nn.Linear(2, 3)
+        >>> params, state = net.init(jax.random.key(0))
+        >>> x = jnp.array([[0.5, -1.0]])
+        >>> scales = quantization.calibrate(net, params, state, [x])
+        >>> quantized = quantization.convert(net, params, state, scales, x)
+        >>> [node.op for node in quantized.nodes], quantized(x).shape, quantized.size
+        (['quantize', 'linear', 'dequantize'], (1, 3), 18)
     """
 
     kernel: str

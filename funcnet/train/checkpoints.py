@@ -46,6 +46,15 @@ class Restored:
         state: a pytree with the structure of the template.
         step: the number of steps made.
         about: the content of the checkpoint's run.json.
+
+    Example:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> with tempfile.TemporaryDirectory() as folder, Checkpoints(folder) as checkpoints:
+        ...     checkpoints.save({"weight": np.arange(2.0)}, 5, {"seed": 1})
+        ...     checkpoints.wait()
+        ...     checkpoints.restore({"weight": np.zeros(2)})
+        Restored(state={'weight': array([0., 1.])}, step=5, about={...})
     """
 
     state: Any

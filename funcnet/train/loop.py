@@ -178,6 +178,17 @@ def train(
         RunError: if the first step is skipped, if too many steps in a row are skipped or have a loss that is not
             finite, if the loss spikes too often, if a checkpoint cannot be written, or if the data end early.
         ValueError: if the buffers differ between devices (see `check_replicated`).
+
+    Example:
+        >>> import optax
+        >>> from funcnet.train import create, make_step
+        >>> objective = lambda params, state, batch, **keywords: ({"fit": {"loss": (batch - params["w"]) ** 2}}, state)
+        >>> step = jax.jit(make_step(objective, lambda batch: {"fit": 1}, optax.sgd(0.25)))
+        >>> state = create({"w": jax.numpy.zeros(())}, {}, optax.sgd(0.25))
+        >>> options = {"key": jax.random.key(0), "place": jax.device_put, "size": lambda _: 1, "stop": Interruption()}
+        >>> outcome = train(step, state, lambda start: [jax.numpy.ones(())] * 2, cadence=Cadence(2), **options)
+        >>> outcome.step, float(outcome.state.params["w"])
+        (2, 0.75)
     """
     expect(isinstance(cadence, Cadence), "train.train", "cadence", "a Cadence", cadence)
     expect(isinstance(stop, Interruption), "train.train", "stop", "an Interruption", stop)

@@ -176,6 +176,13 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
     Raises:
         FileNotFoundError: if the file does not exist.
         RunError: if a line is not a JSON object with a step.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "metrics.jsonl").write_text('{"step": 1, "loss": 3.0}\\n{"step": 2, "lo')
+        ...     read_metrics(f"{folder}/metrics.jsonl")  # of a run that was killed
+        [{'step': 1, 'loss': 3.0}]
     """
     return [json.loads(line) for line in _valid_lines(as_path("train.read_metrics", "path", path))]
 

@@ -200,8 +200,24 @@ def batch_arrays(layout: Layout, batch: PyTree) -> dict[str, np.ndarray]:
 def read_bundle(folder: str | Path) -> Bundle:
     """Read the `Bundle` of a failed step from a folder that a run has written under `replay/`.
 
+    Args:
+        folder: the folder of the bundle, such as `RUN/replay/step-00000042-batch-00000041`.
+
     Raises:
         RunError: if the folder does not contain the files of a bundle.
+
+    Example:
+        >>> import optax, tempfile
+        >>> from funcnet.parallel import make_layout
+        >>> from funcnet.train.state import create
+        >>> layout, state = make_layout({"data": 1}), create({"bias": np.zeros(1)}, {}, optax.sgd(0.1))
+        >>> say = restart = lambda *line: None
+        >>> with tempfile.TemporaryDirectory() as out, Checkpoints(f"{out}/checkpoints") as saved:  # as a run does
+        ...     recovery = RunRecovery(Path(out), "pretrain", {}, 0, layout, saved, state, restart, say, None)
+        ...     _ = recovery.keep(Fault("skipped", 1, 0, math.nan, math.nan), layout.shard({"x": np.full(2, math.nan)}))
+        ...     bundle = read_bundle(f"{out}/replay/step-00000001-batch-00000000")
+        >>> str(bundle.fault), bundle.batch["x"].tolist()
+        ('Step 1 was skipped: loss nan, gradient norm nan.', [nan, nan])
     """
     folder = as_path("train.read_bundle", "folder", folder)
     record = read_json(folder / BUNDLE)

@@ -187,6 +187,15 @@ def record_facts(folder: Path, facts: Mapping[str, Any], sources: Mapping[str, s
 
     Raises:
         RunError: if a fact differs from the recorded one. The message names the files, or lists the values.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     out = open_run(folder, {"steps": 100})
+        ...     record_facts(out, {"rows": 500})
+        ...     record_facts(out, {"rows": 400})  # when the run is resumed
+        Traceback (most recent call last):
+        funcnet.train.errors.RunError: train.record_facts: ... have changed; ...: rows was 500, now 400. ...
     """
     check_facts(folder, facts, sources, where="train.record_facts", otherwise="start a new run with another --out")
     record = _record(folder)
@@ -250,6 +259,14 @@ def finish(folder: Path) -> None:
 
     Args:
         folder: the run directory.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     out = open_run(folder, {"steps": 100})
+        ...     finish(out)
+        ...     is_finished(out)
+        True
     """
     _write(folder, {**_record(folder), "finished": True})
 
@@ -261,6 +278,14 @@ def cancel_run(folder: Path, writes: Sequence[str] = ()) -> None:
         folder: the run directory, which is removed if it contains nothing except the run record.
         writes: names of the files and folders that the run writes. If the run has written one of them, nothing is
             removed, because the run can be resumed. An empty log does not count.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     out = open_run(f"{folder}/run", {"steps": 100})
+        ...     cancel_run(out, writes=["model.safetensors"])
+        ...     out.exists()
+        False
     """
     if any(_has_content(path / name) for path in (folder, *folder.glob("seed-*")) for name in writes):
         return
@@ -279,6 +304,15 @@ def is_finished(folder: Path) -> bool:
 
     Args:
         folder: the run directory.
+
+    Raises:
+        RunError: if the folder contains no run record.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     is_finished(open_run(folder, {"steps": 100}))
+        False
     """
     return bool(_record(folder)["finished"])
 

@@ -222,9 +222,12 @@ def make_eval_step(
         ValueError: at the first call of the step, if the objective does not return sums, or a term has no loss or no
             count.
 
-    Example: see `evaluate`.
+    Example:
+        >>> objective = lambda params, state, batch, **keywords: ({"fit": {"loss": batch["x"].sum()}}, state)
+        >>> step = jax.jit(make_eval_step(objective, lambda batch: {"fit": batch["x"].size}))
+        >>> step(({}, {}), {"x": jnp.array([1.0, 3.0])})["sums"]
+        {'fit': {'loss': Array(4., dtype=float32)}}
     """
-
     _check_functions("train.make_eval_step", objective, counts, precision)
 
     def step(
@@ -263,11 +266,10 @@ def evaluate(
         ValueError: if `batches` is empty.
 
     Example:
-        >>> def objective(params, state, batch, *, training, rng):
-        ...     return {"fit": {"loss": jnp.sum((batch["x"] - params["mean"]) ** 2)}}, state
-        >>> step = jax.jit(make_eval_step(objective, lambda batch: {"fit": batch["x"].shape[0]}))
-        >>> model = {"mean": jnp.array(2.0)}, {}
-        >>> evaluate(step, model, [{"x": jnp.array([1.0, 3.0])}, {"x": jnp.array([2.0, 6.0])}])
+        >>> sums = lambda params, x: {"fit": {"loss": jnp.sum((x - params["mean"]) ** 2)}}
+        >>> objective = lambda params, state, batch, **keywords: (sums(params, batch["x"]), state)
+        >>> step = jax.jit(make_eval_step(objective, lambda batch: {"fit": batch["x"].size}))
+        >>> evaluate(step, ({"mean": jnp.array(2.0)}, {}), [{"x": jnp.array([1.0, 3.0])}, {"x": jnp.array([2.0, 6.0])}])
         {'loss': 4.5, 'fit_loss': 4.5}
     """
     function("train.evaluate", "step", step, "step(model, batch, key)", 3)
@@ -386,9 +388,7 @@ def _micro_batches(batch: Batch, accumulate: int) -> tuple[Batch, Any]:
 
 
 def _averaged(ema: Any, moved: tree.Tree, state: tree.Tree) -> Any:
-    """Add the updated parameters to their exponential moving average. Frozen parameters are constant, and are not
-    averaged.
-    """
+    """Add the updated parameters to their moving average. Frozen parameters are constant, and are not averaged."""
     if ema is None:
         return None
     own, constant = tree.divide(ema.params, tree.flatten(moved))

@@ -125,7 +125,7 @@ class Task:
     """The base class of tasks. A subclass sets the attributes in its constructor, and overrides the methods that raise
     NotImplementedError here.
 
-    See `run_task` for an example.
+    See `run_task` for a task that is complete.
 
     Attributes:
         name: name of the model, for the line that a run prints at its start.
@@ -161,6 +161,19 @@ class Task:
         keeps_checkpoints: whether to keep the checkpoints after the run has finished.
         seeds: seeds to train with, one after the other. If there are several, each seed has a separate folder. If there
             are none, the seed of the settings is used.
+
+    Example:
+        >>> import numpy as np
+        >>> class Mean(Task):  # learns the mean of its data
+        ...     name, cadence, optimizer = "mean", Cadence(10), optax.sgd(0.25)
+        ...     def counts(self, batch):
+        ...         return {"fit": batch.shape[0]}
+        ...     def objective(self, params, state, batch, *, training, rng):
+        ...         return {"fit": {"loss": ((batch - params["mean"]) ** 2).sum()}}, state
+        >>> task, batch = Mean(), np.array([1.0, 3.0])
+        >>> sums, state = task.objective({"mean": 2.0}, {}, batch, training=True, rng=None)
+        >>> float(sums["fit"]["loss"]), task.counts(batch)
+        (2.0, {'fit': 2})
     """
 
     name: str

@@ -113,7 +113,16 @@ def save(path: str | Path, tree: PyTree, *, max_shard_size: int | None = None) -
         OSError: if the file cannot be written, for example because the disk is full or the directory does not exist.
             If the file already existed, the error leaves it unchanged.
 
-    Example: see `load`.
+    Example:
+        >>> import pathlib, tempfile, numpy as np
+        >>> from funcnet import weights
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     tree = {"fc": {"weight": np.ones((2, 3), np.float32), "bias": np.zeros(2, np.float32)}}
+        ...     weights.save(pathlib.Path(folder, "model.safetensors"), tree, max_shard_size=24)
+        ...     print(*sorted(file.name for file in pathlib.Path(folder).iterdir()), sep="\\n")
+        model-00001-of-00002.safetensors
+        model-00002-of-00002.safetensors
+        model.safetensors.index.json
 
     Reference: https://huggingface.co/docs/safetensors; torch.save
     """

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from funcnet.files import file_digest
-from funcnet.parallel.processes import ProcessError, join_processes
+from funcnet.parallel.errors import ProcessError
+from funcnet.parallel.launchers import process_of_environment
+from funcnet.parallel.processes import join_processes
 from tests import processes
 from tests.processes import FUNCNET, ROOT, ended, joining, succeeded, wait_for
 from tests.tasks import command
@@ -167,9 +169,7 @@ def test_processes_that_cannot_join(arguments, message):
     ],
 )
 def test_the_environment_of_launchers(variables, expected):
-    from funcnet.parallel.processes import _of_environment
-
-    assert _of_environment(variables, "pretrain") == expected
+    assert process_of_environment(variables, "pretrain") == expected
 
 
 @pytest.mark.parametrize(

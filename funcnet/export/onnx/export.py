@@ -44,6 +44,13 @@ class Onnx:
         check: the difference between ONNX Runtime and the JAX function on the example arrays.
         placed: where `save` puts the weights: "inside" the file or "beside" it.
         graph: the operators.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet import export
+        >>> exported = export.to_onnx(lambda x: 2 * x, jnp.ones(3))
+        >>> exported.check.largest, [node.op for node in exported.graph.nodes]
+        (0.0, ['Mul'])
     """
 
     arguments: tuple[ArraySpec, ...]
@@ -179,12 +186,23 @@ def load_onnx(path: str | Path, threads: int | None = None) -> OnnxSession:
         path: the file of the model. If the weights are in a second file, the model contains the name of that file.
         threads: number of threads. None means all cores.
 
+    Returns:
+        An `OnnxSession`, which is called with arrays.
+
     Raises:
         OSError: if a file cannot be read.
         ValueError: if the file is not a complete model, the weights beside it are those of another model, or `onnx` or
             `onnxruntime` is not installed.
 
-    Example: see `to_onnx`.
+    Example:
+        >>> import tempfile, jax.numpy as jnp
+        >>> from funcnet import export
+        >>> double = export.to_onnx(lambda x: 2 * x, jnp.ones(3))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     double.save(f"{folder}/double.onnx")
+        ...     session = export.load_onnx(f"{folder}/double.onnx", threads=1)
+        >>> session(np.arange(3, dtype=np.float32))[0]
+        array([0., 2., 4.], dtype=float32)
     """
     where, path = "load_onnx", Path(path)
     onnx = require_onnx(where)

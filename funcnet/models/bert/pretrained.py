@@ -149,7 +149,14 @@ def save_pretrained(
         OSError: if the directory cannot be written. A file that cannot be written is left unchanged.
         ValueError: if the config no longer describes the model, because its layers or an activation were changed.
 
-    Example: see `from_pretrained`.
+    Example:
+        >>> import tempfile
+        >>> from funcnet.models import bert
+        >>> model = bert.BertModel(bert.BertConfig.preset("tiny", vocab_size=100))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     bert.save_pretrained(folder, model, *model.init(jax.random.key(0)))
+        ...     sorted(file.name for file in Path(folder).iterdir())
+        ['config.json', 'model.safetensors']
 
     Reference: transformers.PreTrainedModel.save_pretrained
     """

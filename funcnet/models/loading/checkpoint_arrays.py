@@ -21,9 +21,26 @@ def read_arrays(path: str | Path, naming: Naming, where: str) -> Arrays:
     """Open the arrays of a checkpoint, with old names replaced by the names that models have now. Each array is read
     from the file when it is accessed.
 
+    Args:
+        path: file or directory, as for `weights.load`.
+        naming: names of the model's family.
+        where: prefix for error messages, such as the name of the caller.
+
+    Returns:
+        {name: array}.
+
     Raises:
         FileNotFoundError: if the file does not exist.
         ValueError: if the file does not contain named arrays, or has changed since a run wrote it.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "old.safetensors")
+        ...     weights.save(path, {"norm.gamma": np.ones(3), "norm.step": np.zeros(1)})
+        ...     arrays = read_arrays(path, Naming(renamed=((r"gamma$", "weight"),), ignored=r"step$"), "load")
+        >>> {name: array.shape for name, array in arrays.items()}
+        {'norm.weight': (3,)}
     """
     path = Path(path)
     if path.is_dir():
@@ -53,11 +70,26 @@ def read_arrays(path: str | Path, naming: Naming, where: str) -> Arrays:
 
 
 def choose_layers(arrays: Arrays, patterns: str | Iterable[str], naming: Naming, where: str) -> tuple[Arrays, int]:
-    """Select layers by name. Return the arrays of a file without the other layers, with the chosen layers renumbered
-    from 0, and the number of chosen layers.
+    """Select layers by name.
+
+    Args:
+        arrays: the arrays of a file, from `read_arrays`.
+        patterns: patterns for the names of the layers, as in `tree.select`.
+        naming: names of the model's family. Its attribute `layers` is the pattern of the name of a layer.
+        where: prefix for error messages, such as the name of the caller.
+
+    Returns:
+        (arrays, number of chosen layers). The arrays of the other layers are left out, and the chosen layers are
+        renumbered from 0.
 
     Raises:
         ValueError: if a pattern matches no layer.
+
+    Example:
+        >>> arrays = {f"layer.{i}.bias": np.full(1, i) for i in range(3)} | {"out.bias": np.zeros(1)}
+        >>> chosen, number = choose_layers(arrays, ["layer.0", "layer.2"], Naming(layers=r"layer\\.\\d+"), "load")
+        >>> {name: array.tolist() for name, array in chosen.items()}, number
+        ({'layer.0.bias': [0], 'layer.1.bias': [2], 'out.bias': [0.0]}, 2)
     """
     layer = re.compile(rf"^((?:{re.escape(naming.prefix)})?)({naming.layers})(?=\.)")
     found = {name: match for name in arrays if (match := layer.match(name))}

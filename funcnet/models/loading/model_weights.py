@@ -92,8 +92,24 @@ def fill(
     reshape_heads: bool = False,
     layout: Layout | None = None,
 ) -> tuple[Tree, Tree]:
-    """Return the (params, state) of a model, filled with the arrays of a checkpoint file. The arguments, errors and
-    warnings are those of `load`.
+    """Return the (params, state) of a model, filled with the arrays of a checkpoint file.
+
+    Args:
+        model: the model.
+        arrays: the arrays of the file, from `read_arrays`.
+        naming: names of the model's family.
+        where: prefix for messages, such as the name of the caller and the path.
+        key, new_heads, reshape_heads, layout: as for `load`, whose errors and warnings are also those of this function.
+
+    Example:
+        >>> from funcnet import nn
+        >>> net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 1, bias=False))
+        >>> file = {"0.weight": jax.numpy.eye(2)}  # a file without a head
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")  # of the new head
+        ...     params, state = fill(net, file, Naming(heads=("1.",)), "load")
+        >>> params["0"]["weight"].tolist(), params["1"]["weight"].shape
+        ([[1.0, 0.0], [0.0, 1.0]], (1, 2))
     """
     arrays = _prefixed(arrays, model, naming, where)
     found = model.match_state_dict(arrays)

@@ -23,6 +23,11 @@ class Naming:
         renamed: (pattern, replacement) for the names in older files.
         foreign: function of the names in a file. For a file of another framework, the function returns `{our name:
             (name in the file, whether to transpose)}`. For any other file, it returns None.
+
+    Example:
+        >>> naming = Naming(heads=("classifier.",), renamed=((r"gamma$", "weight"),))
+        >>> naming.head("classifier.weight"), naming.head("encoder.weight")
+        ('classifier.', None)
     """
 
     prefix: str = ""

@@ -267,9 +267,17 @@ def sparse(sparsity: float, std: float = 0.01) -> Init:
     return functools.partial(arrays.sparse, sparsity=sparsity, std=std)
 
 
-def _replace(make: Callable[..., Init], name: str, random: bool = True) -> Callable[..., Any]:
-    """Return the function `name`, which replaces the init of a parameter with the result of `make`. If `random` is
-    True, the function accepts torch's argument `generator` and ignores it.
+def _replace(
+    make: Callable[..., Init], name: str, example: tuple[str, str, str], random: bool = True
+) -> Callable[..., Any]:
+    """Return the function `name`, which replaces the init of a parameter with the result of `make`.
+
+    Args:
+        make: function that returns the init.
+        name: name of the function.
+        example: the example in the docstring of the function: arguments, an expression of the `weight` of a layer, and
+            the value of the expression.
+        random: whether the function accepts torch's argument `generator`, which it ignores.
     """
     either = inspect.Parameter.POSITIONAL_OR_KEYWORD
     first = inspect.Parameter("tensor", either)
@@ -290,28 +298,45 @@ def _replace(make: Callable[..., Init], name: str, random: bool = True) -> Calla
 
     in_place.__name__ = in_place.__qualname__ = name
     in_place.__signature__ = signature  # type: ignore[attr-defined]
+    given, shown, value = example
+    layer = "nn.Conv1d(2, 2, 3)" if name == "dirac_" else "nn.Linear(100, 50)"
     in_place.__doc__ = f"""Replace the init of a description with `{name.rstrip("_")}(…)`, and return the description.
 
-    Raises TypeError if `tensor` is an array or a module.
+    Args:
+        tensor: the description of a parameter, such as `layer.weight`. The other arguments are those of
+            `{name.rstrip("_")}`.{" `generator` is ignored." if random else ""}
 
-    Example: `nn.init.{name}(self.weight{", 0.5" if name in ("constant_", "sparse_") else ""})` in a constructor.
+    Raises:
+        TypeError: if `tensor` is an array or a module.
+
+    Example:
+        >>> from funcnet import nn
+        >>> layer = {layer}
+        >>> _ = nn.init.{name}(layer.weight{given and ", " + given})
+        >>> weight = layer.init(jax.random.key(0))[0]["weight"]
+        >>> {shown}
+        {value}
 
     Reference: torch.nn.init.{name}.
     """
     return in_place
 
 
-uniform_ = _replace(uniform, "uniform_")
-normal_ = _replace(normal, "normal_")
-trunc_normal_ = _replace(trunc_normal, "trunc_normal_")
-constant_ = _replace(constant, "constant_", random=False)
-ones_ = _replace(ones, "ones_", random=False)
-zeros_ = _replace(zeros, "zeros_", random=False)
-eye_ = _replace(eye, "eye_", random=False)
-dirac_ = _replace(dirac, "dirac_", random=False)
-xavier_uniform_ = _replace(xavier_uniform, "xavier_uniform_")
-xavier_normal_ = _replace(xavier_normal, "xavier_normal_")
-kaiming_uniform_ = _replace(kaiming_uniform, "kaiming_uniform_")
-kaiming_normal_ = _replace(kaiming_normal, "kaiming_normal_")
-orthogonal_ = _replace(orthogonal, "orthogonal_")
-sparse_ = _replace(sparse, "sparse_")
+uniform_ = _replace(uniform, "uniform_", ("-0.1, 0.1", "round(float(weight.max()), 2)", "0.1"))
+normal_ = _replace(normal, "normal_", ("std=0.02", "round(float(weight.std()), 2)", "0.02"))
+trunc_normal_ = _replace(trunc_normal, "trunc_normal_", ("a=-0.5, b=0.5", "round(float(weight.max()), 2)", "0.5"))
+constant_ = _replace(constant, "constant_", ("0.5", "float(weight[0, 0])", "0.5"), random=False)
+ones_ = _replace(ones, "ones_", ("", "float(weight[0, 0])", "1.0"), random=False)
+zeros_ = _replace(zeros, "zeros_", ("", "float(weight[0, 0])", "0.0"), random=False)
+eye_ = _replace(eye, "eye_", ("", "float(weight[0, 0]), float(weight[0, 1])", "(1.0, 0.0)"), random=False)
+dirac_ = _replace(dirac, "dirac_", ("", "weight[0].tolist()", "[[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]"), random=False)
+xavier_uniform_ = _replace(xavier_uniform, "xavier_uniform_", ("gain=2", "round(float(weight.max()), 2)", "0.4"))
+xavier_normal_ = _replace(xavier_normal, "xavier_normal_", ("", "round(float(weight.std()), 2)", "0.12"))
+kaiming_uniform_ = _replace(
+    kaiming_uniform, "kaiming_uniform_", ("nonlinearity='relu'", "round(float(weight.max()), 2)", "0.24")
+)
+kaiming_normal_ = _replace(
+    kaiming_normal, "kaiming_normal_", ("nonlinearity='relu'", "round(float(weight.std()), 2)", "0.14")
+)
+orthogonal_ = _replace(orthogonal, "orthogonal_", ("gain=2", "round(float((weight @ weight.T)[0, 0]), 2)", "4.0"))
+sparse_ = _replace(sparse, "sparse_", ("0.5", "int((weight == 0).sum())", "2500"))

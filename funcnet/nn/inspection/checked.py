@@ -147,7 +147,22 @@ _ARRAY = "an array stands here"
 
 
 def checking_hooks() -> Hooks:
-    """Return hooks that check the ids and outputs of every module. Use these hooks only inside `checkify.checkify`."""
+    """Return hooks that check the ids and outputs of every module. Use these hooks only inside `checkify.checkify`.
+
+    Returns:
+        A `Hooks` for the argument `hooks` of `apply`. A failed check does not raise an error, because compiled code
+        cannot. The error that `checkify` returns has the message, and its method `throw` raises it.
+
+    Example:
+        >>> from funcnet import nn
+        >>> net = nn.Embedding(3, 2)
+        >>> params, state = net.init(jax.random.key(0))
+        >>> def total(params, ids):
+        ...     return net.apply(params, state, ids, hooks=nn.checking_hooks())[0].sum()
+        >>> error, _ = jax.jit(checkify.checkify(total))(params, jnp.array([0, 3]))
+        >>> print(error.get())
+        the root (Embedding): ids out of range; expected values from 0 to 2, got values from 0 to 3. Check ...
+    """
     hooks = Hooks()
     hooks.register_module_forward_hook(_look, with_kwargs=True)
     return hooks

@@ -53,7 +53,13 @@ class _Hook(NamedTuple):
 
 
 class RemovableHandle:
-    """The handle of a registered hook. Its method `remove()`, or the end of a `with` block, removes the hook."""
+    """The handle of a registered hook. Its method `remove()`, or the end of a `with` block, removes the hook.
+
+    >>> hooks = Hooks()
+    >>> hooks.register_module_forward_hook(print).remove()
+    >>> hooks.registered
+    ()
+    """
 
     def __init__(self, hooks: Any, hook: Any):  # `hooks.registered` is a tuple of hooks
         self._hooks, self._hook = hooks, hook
@@ -103,7 +109,6 @@ class Hooks:
         >>> y, _ = net.apply(params, state, jnp.ones((1, 2)), hooks=hooks)
         >>> bool((y == params["1"]["bias"]).all())
         True
-        >>> handle.remove()
 
     Reference: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html
     """
@@ -141,9 +146,7 @@ class Hooks:
         with_kwargs: bool = False,
         always_call: bool = False,
     ) -> RemovableHandle:
-        """Register `fn(module, args, output)` to run after forward. If `always_call` is True, the hook runs even if
-        `forward` raises an error.
-        """
+        """Register `fn(module, args, output)` to run after forward, with `always_call` even if `forward` fails."""
         return self._add(_Hook(_FORWARD, pattern, fn, with_kwargs, always_call), prepend)
 
     def register_full_backward_pre_hook(

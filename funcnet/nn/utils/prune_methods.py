@@ -122,14 +122,30 @@ class BasePruningMethod(ABC):
 
 
 class Identity(BasePruningMethod):
-    """Prunes nothing."""
+    """Prunes nothing. The parameter gets a mask of ones.
+
+    Example:
+        >>> Identity().prune([3.0, -1.0])
+        array([ 3., -1.])
+    """
 
     def compute_mask(self, t: np.ndarray, default_mask: np.ndarray) -> np.ndarray:
         return default_mask
 
 
 class CustomFromMask(BasePruningMethod):
-    """Prunes the entries for which `mask` is zero."""
+    """Prunes the entries for which `mask` is zero.
+
+    Args:
+        mask: array with the shape of the parameter.
+
+    Raises:
+        ValueError: when a parameter of another shape is pruned.
+
+    Example:
+        >>> CustomFromMask([1, 0]).prune([3.0, -1.0])
+        array([ 3., -0.])
+    """
 
     PRUNING_TYPE = "global"
 
@@ -163,14 +179,32 @@ class _Unstructured(BasePruningMethod):
 
 
 class RandomUnstructured(_Unstructured):
-    """Prunes `amount` entries at random."""
+    """Prunes `amount` entries at random.
+
+    Args:
+        amount: number of entries to prune (an int), or a fraction of the remaining entries (a float from 0 to 1).
+        rng: random key.
+
+    Example:
+        >>> pruned = RandomUnstructured(2, jax.random.key(0)).prune([3.0, 1.0, 2.0, 4.0])
+        >>> int((pruned == 0).sum())
+        2
+    """
 
     def _order(self, t: np.ndarray) -> np.ndarray:
         return np.asarray(jax.random.permutation(checks.key("prune.RandomUnstructured", self.rng), t.size))
 
 
 class L1Unstructured(_Unstructured):
-    """Prunes the `amount` entries with the smallest absolute values. Among equal values, the first are pruned."""
+    """Prunes the `amount` entries with the smallest absolute values. Among equal values, the first are pruned.
+
+    Args:
+        amount: number of entries to prune (an int), or a fraction of the remaining entries (a float from 0 to 1).
+
+    Example:
+        >>> L1Unstructured(0.5).prune([3.0, -1.0, 2.0, 4.0])
+        array([ 3., -0.,  0.,  4.])
+    """
 
     def __init__(self, amount: float):
         super().__init__(amount)
@@ -202,7 +236,18 @@ class _Structured(BasePruningMethod):
 
 
 class RandomStructured(_Structured):
-    """Prunes `amount` channels of dimension `dim` at random."""
+    """Prunes `amount` channels of dimension `dim` at random.
+
+    Args:
+        amount: number of channels to prune (an int), or a fraction of the remaining channels (a float from 0 to 1).
+        dim: the dimension whose entries are channels.
+        rng: random key.
+
+    Example:
+        >>> pruned = RandomStructured(1, dim=0, rng=jax.random.key(0)).prune(np.ones((3, 2)))
+        >>> sorted(pruned.sum(1).tolist())
+        [0.0, 2.0, 2.0]
+    """
 
     def __init__(self, amount: float, dim: int = -1, rng: Rng = None):
         _check_amount(amount)
@@ -213,7 +258,20 @@ class RandomStructured(_Structured):
 
 
 class LnStructured(_Structured):
-    """Prunes the `amount` channels of dimension `dim` with the smallest norms, and among equal norms the first ones."""
+    """Prunes the `amount` channels of dimension `dim` with the smallest norms, and among equal norms the first ones.
+
+    Args:
+        amount: number of channels to prune (an int), or a fraction of the remaining channels (a float from 0 to 1).
+        n: the norm of a channel: a number p for the p-norm of its entries, "fro" for p = 2, or "nuc" for the nuclear
+            norm.
+        dim: the dimension whose entries are channels.
+
+    Example:
+        >>> LnStructured(1, n=2, dim=0).prune([[3.0, 1.0], [2.0, 0.0], [0.0, 4.0]])
+        array([[3., 1.],
+               [0., 0.],
+               [0., 4.]])
+    """
 
     def __init__(self, amount: float, n: float | str, dim: int = -1):
         _check_amount(amount)

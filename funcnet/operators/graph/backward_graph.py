@@ -20,6 +20,13 @@ class BackwardGraph:
         roots: the nodes at which the backward pass starts, as (node, number of its output) for each result that has a
             gradient.
         results: what the function returned.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from funcnet.operators import graph
+        >>> found = graph.backward(lambda x: jnp.sin(x) * 2)(jnp.ones(2))
+        >>> found, [node.name for node in found]
+        (<backward graph of 3 nodes>, ['MulBackward0', 'SinBackward0', 'AccumulateGrad'])
     """
 
     roots: tuple[Edge, ...]

@@ -59,12 +59,25 @@ def is_used(name: str, *arrays: jax.Array) -> bool:
     Args:
         name: "kernels", for normalisation and softmax, or "convolution".
         *arrays: arrays or their types.
+
+    Example:
+        >>> is_used("kernels", jax.numpy.ones(2, "float16"))
+        False
     """
     return all(array.dtype == "float32" for array in arrays) and is_on(name)
 
 
 def is_on(name: str) -> bool:
-    """Return whether there are kernels of a library for the default device. The first call builds them."""
+    """Return whether there are kernels of a library for the default device. The first call builds them.
+
+    Args:
+        name: "kernels", for normalisation and softmax, or "convolution".
+
+    Example:
+        >>> with allowed(False):
+        ...     is_on("kernels")
+        False
+    """
     return bool(allowed.value) and jax.default_backend() == "cpu" and bool(targets(name))
 
 

@@ -22,6 +22,17 @@ def place_of(error: BaseException, files: Container[str]) -> str:
     Returns:
         The path, the line number and the text of the line. The result is "" if no line of the traceback is in these
         files.
+
+    Example:
+        >>> import pathlib, runpy, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "net.py")
+        ...     _ = path.write_text("width = 4\\nwidth / 0\\n")
+        ...     try:
+        ...         _ = runpy.run_path(str(path))
+        ...     except ZeroDivisionError as error:
+        ...         print(place_of(error, [str(path)]))
+        /...net.py:2 (width / 0)
     """
     found = ""
     for frame, line in traceback.walk_tb(error.__traceback__):

@@ -83,6 +83,15 @@ def load(
         The executed file, with its Python module and the requested class.
     Raises:
         PortError: if the file is missing, is not Python, fails when it is executed, or lacks the class.
+
+    Example:
+        >>> import tempfile, torch
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "net.py")
+        ...     _ = path.write_text("from torch import nn\\nclass Net(nn.Linear):\\n    pass\\n")
+        ...     loaded = load(path, "Net")
+        >>> loaded.cls.__name__, loaded.module.__name__ in sys.modules
+        ('Net', False)
     """
     file = Path(path).resolve()
     if not file.is_file():
@@ -126,6 +135,15 @@ def construct(loaded: Loaded, expression: str | None = None) -> Any:
     Raises:
         PortError: if the expression is missing and required, is not valid Python or fails, if the result has no
             `forward`, or if the result neither is an instance of the requested class nor contains one.
+
+    Example:
+        >>> import tempfile, torch
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "net.py")
+        ...     _ = path.write_text("from torch import nn\\nclass Net(nn.Linear):\\n    pass\\n")
+        ...     model = construct(load(path, "Net"), "Net(3, out_features=2)")
+        >>> model
+        Net(in_features=3, out_features=2, bias=True)
     """
     where = "--construct"
     if expression is None:
@@ -166,6 +184,15 @@ def example(loaded: Loaded, expression: str) -> tuple[tuple[Any, ...], dict[str,
         (positional arguments, keyword arguments).
     Raises:
         PortError: if the expression is not valid Python or fails.
+
+    Example:
+        >>> import tempfile, torch
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "net.py")
+        ...     _ = path.write_text("from torch import nn\\nclass Net(nn.Linear):\\n    pass\\n")
+        ...     args, kwargs = example(load(path), "torch.ones(2, 3), np.zeros(4)")
+        >>> [type(arg).__name__ for arg in args], kwargs
+        (['Tensor', 'ndarray'], {})
     """
     value = _evaluate(loaded, expression, "--example")
     if isinstance(value, dict):
@@ -176,8 +203,26 @@ def example(loaded: Loaded, expression: str) -> tuple[tuple[Any, ...], dict[str,
 def forward(loaded: Loaded, model: TorchModule, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Call the model.
 
+    Args:
+        loaded: the source.
+        model: the model, from `construct`.
+        args, kwargs: the arguments of `forward`, from `example`.
+
+    Returns:
+        What the model returns.
+
     Raises:
         PortError: if the call fails. The message has the line of the source that failed, and the message of torch.
+
+    Example:
+        >>> import tempfile, torch
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "net.py")
+        ...     _ = path.write_text("from torch import nn\\nclass Net(nn.Linear):\\n    pass\\n")
+        ...     loaded = load(path, "Net")
+        ...     model = construct(loaded, "Net(3, 2)")
+        ...     forward(loaded, model, (torch.ones(4, 3),), {}).shape
+        torch.Size([4, 2])
     """
     with loaded.running():
         try:

@@ -61,6 +61,22 @@ def predict(
             `batch_size` is below 1.
         ValueError: if `null_threshold` is given for a task other than answer, or `labelled` for a model with several
             outputs per text.
+
+    Example:
+        >>> import tempfile
+        >>> from funcnet import text
+        >>> from funcnet.models import bert
+        >>> tokenizer = text.train_wordpiece(["fine soup", "bad soup"] * 2, vocab_size=30)
+        >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+        >>> config = bert.BertConfig(**sizes, vocab_size=30, max_position_embeddings=8, id2label={0: "bad", 1: "fine"})
+        >>> model = bert.BertForSequenceClassification(config)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     bert.save_pretrained(folder, model, *jax.jit(model.init)(jax.random.key(0)))
+        ...     text.save_tokenizer(tokenizer, folder)
+        ...     _ = Path(folder, "texts.txt").write_text("fine soup\\nbad soup\\n")
+        ...     predictions, _ = predict(folder, f"{folder}/texts.txt")
+        >>> [list(prediction) for prediction in predictions]
+        [['text', 'label', 'probability', 'probabilities'], ['text', 'label', 'probability', 'probabilities']]
     """
     if batch_size < 1:
         raise ValueError(f"predict: --batch-size is out of range; expected at least 1, got {batch_size}.")
@@ -108,6 +124,22 @@ def evaluate(
         - choice: accuracy.
         - answer: exact and f1, in percent, and total. Data in the format of SQuAD 2.0 give further metrics; see
           `funcnet.heads.reading.squad.squad_scores`.
+
+    Example:
+        >>> import tempfile
+        >>> from funcnet import text
+        >>> from funcnet.models import bert
+        >>> tokenizer = text.train_wordpiece(["fine soup", "bad soup"] * 2, vocab_size=30)
+        >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+        >>> config = bert.BertConfig(**sizes, vocab_size=30, max_position_embeddings=8, id2label={0: "bad", 1: "fine"})
+        >>> model = bert.BertForSequenceClassification(config)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     bert.save_pretrained(folder, model, *jax.jit(model.init)(jax.random.key(0)))
+        ...     text.save_tokenizer(tokenizer, folder)
+        ...     _ = Path(folder, "test.csv").write_text("text,label\\nfine soup,fine\\nbad soup,bad\\n")
+        ...     figures = evaluate(folder, f"{folder}/test.csv")
+        >>> list(figures), figures["examples"]
+        (['loss', 'accuracy', 'f1_macro', 'matthews', 'f1', 'examples'], 2)
     """
     return predict(path, file, batch_size=batch_size, labelled=True, null_threshold=null_threshold)[1]
 
@@ -115,8 +147,17 @@ def evaluate(
 def write_predictions(predictions: Sequence[Mapping[str, Any]], out: Path | None) -> None:
     """Write predictions as JSON lines, or as a table if the suffix of `out` is `.csv`.
 
-    With `out=None`, JSON lines are written to standard output. A table has one column per class for the probabilities.
-    Other lists and objects are written to cells as JSON. If writing fails, an existing file stays unchanged.
+    Args:
+        predictions: one dict per example, from `predict`. A table has one column per class for the probabilities. Other
+            lists and objects are written to cells as JSON.
+        out: the file. None writes JSON lines to standard output.
+
+    Raises:
+        OSError: if the file cannot be written. If the file already existed, the error leaves it unchanged.
+
+    Example:
+        >>> write_predictions([{"text": "fine soup", "label": "fine"}], None)
+        {"text": "fine soup", "label": "fine"}
     """
     if out is None:
         _write_lines(predictions, sys.stdout)
@@ -129,7 +170,22 @@ def write_predictions(predictions: Sequence[Mapping[str, Any]], out: Path | None
 
 
 def write_figures(figures: Mapping[str, float], out: Path | None) -> None:
-    """Print the metrics as JSON, and also write them to `out` if it is given."""
+    """Print the metrics as JSON, and also write them to `out` if it is given.
+
+    Args:
+        figures: the metrics, from `evaluate`.
+        out: the file, or None.
+
+    Raises:
+        OSError: if the file cannot be written. If the file already existed, the error leaves it unchanged.
+
+    Example:
+        >>> write_figures({"accuracy": 0.5, "examples": 2}, None)
+        {
+          "accuracy": 0.5,
+          "examples": 2
+        }
+    """
     print(json.dumps(figures, indent=2))
     if out is not None:
         write_json(out, figures)

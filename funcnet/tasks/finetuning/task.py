@@ -32,7 +32,17 @@ LOSSES = ("loss", "mse")  # metrics for which a smaller value is better
 
 
 def finetune(settings: FinetuningSettings) -> int:
-    """Start or resume a fine-tuning run, and return the exit code. For the errors, see `run_task`."""
+    """Run `funcnet finetune`, or resume its run.
+
+    Args:
+        settings: the settings of the command.
+
+    Returns:
+        The exit code; see `run_task`.
+
+    Raises:
+        ValueError: if a setting is wrong; see also `run_task`.
+    """
     settings.check()
     return run_task(FinetuningTask, settings, where="finetune")
 

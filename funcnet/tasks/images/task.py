@@ -37,7 +37,17 @@ __all__ = ["ImageTask", "train_images"]
 
 
 def train_images(settings: ImageSettings) -> int:
-    """Run `funcnet train-images`, or resume its run. Return the exit code; see `run_task`."""
+    """Run `funcnet train-images`, or resume its run.
+
+    Args:
+        settings: the settings of the command.
+
+    Returns:
+        The exit code; see `run_task`.
+
+    Raises:
+        ValueError: if a setting is wrong; see also `run_task`.
+    """
     settings.check()
     return run_task(ImageTask, settings, where="train-images")
 

@@ -202,6 +202,13 @@ def make_optimizer(settings: PretrainingSettings) -> tuple[optax.GradientTransfo
 def add_shows_mask(batch: dict[str, np.ndarray], dataset: PretrainingDataset) -> dict[str, np.ndarray]:
     """Add `shows_mask` (B, M) float32 to a batch of `dataset`: 1 for a masked word whose input is `[MASK]`, otherwise
     0.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> dataset = SimpleNamespace(masking=SimpleNamespace(mask_id=4))
+        >>> batch = {"input_ids": np.array([[2, 4, 7, 3]]), "masked_positions": np.array([[1, 2]])}
+        >>> add_shows_mask(batch, dataset)["shows_mask"].tolist()  # the word at position 2 is still shown
+        [[1.0, 0.0]]
     """
     shown = np.take_along_axis(batch["input_ids"], batch["masked_positions"], axis=1)
     return {**batch, "shows_mask": (shown == dataset.masking.mask_id).astype(np.float32)}

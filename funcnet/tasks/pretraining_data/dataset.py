@@ -138,6 +138,16 @@ def evaluation_batches(
 
     Returns:
         An iterator of batches, each of B examples, or of the examples `own` of a batch.
+
+    Example:
+        >>> column = lambda *numbers: Joined([np.array(numbers)])
+        >>> pairs = {"a_start": column(0, 4, 8), "a_length": column(2, 2, 2), "is_random_next": column(0, 0, 1)}
+        >>> pairs |= {"b_start": column(2, 6, 10), "b_length": column(2, 2, 2)}
+        >>> masking = Masking(mask_id=4, never=(0, 1, 2, 3, 4), vocab_size=20, max_predictions=1)
+        >>> ids = {"cls_id": 2, "sep_id": 3, "pad_id": 0}
+        >>> dataset = PretrainingDataset(column(*range(5, 17)), [pairs], 8, masking, **ids, seed=0)
+        >>> [batch["next_sentence_label"].tolist() for batch in evaluation_batches(dataset, 2)]
+        [[0, 0], [1, -100]]
     """
     for batch, mask in padded_batches(dataset, batch_size, own):
         yield _only(batch, mask)

@@ -41,6 +41,13 @@ class Masking:
         pieces: (V,) booleans from `word_pieces`. If given, either all pieces of a word are masked or none. With None,
             each piece of a word is masked independently of the others.
 
+    Example:
+        >>> hide = Masking(mask_id=4, never=(0, 1, 2, 3, 4), vocab_size=50, max_predictions=20)
+        >>> tokens = np.arange(5, 45, dtype=np.int32)[None]
+        >>> batch = hide(tokens, tokens > 0, seed=0, epoch=0, examples=np.array([7]))
+        >>> int(batch["masked_weights"].sum())  # 15 % of 40 words
+        6
+
     Reference: create_masked_lm_predictions in
     https://github.com/google-research/bert/blob/master/create_pretraining_data.py
     """

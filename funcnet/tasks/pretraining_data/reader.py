@@ -107,11 +107,29 @@ def open_data(folder: str | Path, *, seq_len: int | None = None, seed: int = 0) 
             selects this length.
         seed: seed of the masks and of the order of examples.
 
+    Returns:
+        A `PretrainingData`.
+
     Raises:
         FileNotFoundError: if the folder does not exist, or contains no manifest.
         ValueError: if the directory is not complete or has no rows of this length. The error is also raised if a file
             is truncated, missing, or made with a different vocabulary, or if a file of the vocabulary or the report was
             changed. The message names the file.
+
+    Example:
+        >>> import tempfile
+        >>> from funcnet.settings import compose
+        >>> from funcnet.tasks.pretraining_data.build import build
+        >>> from funcnet.tasks.pretraining_data.data_settings import DataSettings
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     corpus = Path(folder, "corpus.txt")
+        ...     texts = [f"This is text {i}. It goes on {i} times. Then it ends." for i in range(40)]
+        ...     _ = corpus.write_text("\\n\\n".join(texts))
+        ...     settings = compose(DataSettings, corpus=(corpus,), seq_len=(32,), passes=1, vocab_size=100)
+        ...     _ = build(f"{folder}/data", settings)
+        ...     data = open_data(f"{folder}/data")
+        ...     data.train[[0, 1]]["input_ids"].shape
+        (2, 32)
     """
     folder = Path(folder)
     manifest = check_data(folder)
