@@ -307,17 +307,19 @@ def path(where: str, name: str, value: Any) -> Path:
     """Return `value`, which is a string or a path, as a Path.
 
     Raises:
-        TypeError: if `value` is neither a string nor a path, or is the empty string.
+        TypeError: if `value` is neither a string nor a path.
+        ValueError: if `value` is the empty string.
 
     Example:
         >>> path("train.fit", "out", "runs/first").name
         'first'
         >>> path("train.fit", "out", "")
         Traceback (most recent call last):
-        TypeError: train.fit: out has the wrong type; expected a path, such as 'runs/first', got ''.
+        ValueError: train.fit: out is empty; expected a path, such as 'runs/first', got ''.
     """
-    is_right = isinstance(value, str | os.PathLike) and value != ""
-    expect(is_right, where, name, "a path, such as 'runs/first'", value)
+    expect(isinstance(value, str | os.PathLike), where, name, "a path, such as 'runs/first'", value)
+    if value == "":
+        raise ValueError(f"{where}: {name} is empty; expected a path, such as 'runs/first', got ''.")
     return Path(value)
 
 

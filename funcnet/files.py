@@ -370,15 +370,16 @@ def check_digests(folder: str | Path, where: str, names: Iterable[str] | None = 
     ...     write_json(f"{folder}/digests.json", {"config.json": "0a1b"})
     ...     check_digests(folder, "load")
     Traceback (most recent call last):
-    ValueError: load: ...config.json has changed since it was written; expected SHA-256 0a1b, ... got no file. ...
+    ValueError: load: ...config.json is missing; expected it by digests.json, got no file. Restore it.
     """
     folder = Path(folder)
     written = read_json(folder / DIGESTS) if (folder / DIGESTS).exists() else {}
     for name, digest in written.items() if isinstance(written, dict) else ():
         if names is not None and name not in names:
             continue
-        found = file_digest(folder / name) if (folder / name).exists() else "no file"
-        if found != digest:
+        if not (folder / name).exists():
+            raise ValueError(f"{where}: {folder / name} is missing; expected it by {DIGESTS}, got no file. Restore it.")
+        if (found := file_digest(folder / name)) != digest:
             raise ValueError(
                 f"{where}: {folder / name} has changed since it was written; expected SHA-256 {digest}, as in "
                 f"{DIGESTS}, got {found}. Restore the file. If you changed it yourself, delete {folder / DIGESTS}."

@@ -17,12 +17,15 @@ def text(cells: Cells, left: int, total: bool = False) -> str:
     name  size
     ----------
     fc      12
+    >>> print(text([["name", "size"]], left=1, total=True))
+    name  size
+    ----------
     """
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     pad = lambda i, cell: cell.ljust(widths[i]) if i < left else cell.rjust(widths[i])
     lines = ["  ".join(pad(i, cell) for i, cell in enumerate(row)).rstrip() for row in cells]
     rule = "-" * max(map(len, lines))
-    body = [*lines[1:-1], rule, lines[-1]] if total else lines[1:]
+    body = [*lines[1:-1], rule, lines[-1]] if total and lines[1:] else lines[1:]
     return "\n".join([lines[0], rule, *body])
 
 

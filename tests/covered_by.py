@@ -191,7 +191,7 @@ COVERED_BY = {
     "optim/clipping.py": "nn/utils/test_clip_grad.py",
     "optim/hyperparameters.py": "train/test_refusals.py",
     "parallel/checks.py": "parallel/test_layout.py",
-    "parallel/{errors,launchers}.py": "parallel/test_processes.py",
+    "parallel/{coordinator,errors,launchers,proposal}.py": "parallel/test_processes.py",
     "parallel/watchers.py": "parallel/test_processes.py",
     "porting/analysis/aliasing.py": "porting/transforms/test_views.py",
     "porting/analysis/name_effects.py": "porting/transforms/test_views.py",

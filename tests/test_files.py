@@ -158,5 +158,8 @@ def test_a_file_that_has_changed_since_its_digest_was_written(tmp_path):
         ValueError, match=r"^here: .*a.bin has changed since it was written; expected SHA-256 .* delete"
     ):
         check_digests(tmp_path, "here")
+    (tmp_path / "a.bin").unlink()
+    with pytest.raises(ValueError, match=r"^here: .*a.bin is missing; expected it by digests.json, got no file"):
+        check_digests(tmp_path, "here")
     (tmp_path / "digests.json").unlink()
     check_digests(tmp_path, "here")

@@ -309,7 +309,8 @@ def get(name: str) -> Operator:
         load()
     if name not in _defined:
         near = difflib.get_close_matches(name, _defined, n=3, cutoff=0.3) or sorted(_defined)
-        raise KeyError(f"operators.get: unknown operator; expected one of {', '.join(near) or 'none'}, got {name!r}.")
+        expected = f"one of {', '.join(near)}" if near else "one that operators.define has declared"
+        raise KeyError(f"operators.get: unknown operator; expected {expected}, got {name!r}.")
     return _defined[name]
 
 

@@ -16,7 +16,6 @@ from funcnet.parallel.mesh import (
     use_virtual_cpu_devices,
 )
 from funcnet.parallel.processes import (
-    Proposal,
     check_equal,
     first_decides,
     is_first,
@@ -27,6 +26,7 @@ from funcnet.parallel.processes import (
     wait_for_all,
     watch_processes,
 )
+from funcnet.parallel.proposal import Proposal
 from funcnet.parallel.rules import parse_rules, sharding_rules
 from funcnet.parallel.scatter_gather import gather, scatter
 from funcnet.parallel.sharded_init import ShardedInit

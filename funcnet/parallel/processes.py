@@ -7,7 +7,6 @@ through the devices, so any thread may exchange them.
 
 import atexit
 import contextlib
-import itertools
 import json
 import os
 import re
@@ -21,12 +20,12 @@ from typing import Any
 import jax
 
 from funcnet.arguments import integer
+from funcnet.parallel.coordinator import coordinator_client, exchange_numbers, process_state
 from funcnet.parallel.errors import ProcessError
 from funcnet.parallel.launchers import JOINING, argument_names, process_of_environment
 from funcnet.parallel.watchers import dismiss_watchers, start_watcher
 
 __all__ = [
-    "Proposal",
     "check_equal",
     "first_decides",
     "is_first",
@@ -40,7 +39,6 @@ __all__ = [
 
 HEARTBEAT = 20  # seconds without a sign of life after which a process counts as dead
 LEAVING = 30  # seconds for which process 0 waits until the others have left, when all end with the same error
-_numbers = itertools.count()  # of exchanges; equal in all processes, which make the same calls in the same order
 
 
 def process_count() -> int:
@@ -50,7 +48,7 @@ def process_count() -> int:
         >>> process_count()  # no other process has joined
         1
     """
-    return _state().num_processes or 1
+    return process_state().num_processes or 1
 
 
 def is_first() -> bool:
@@ -60,7 +58,7 @@ def is_first() -> bool:
         >>> is_first()  # the only process of a run is the first
         True
     """
-    return not _state().process_id
+    return not process_state().process_id
 
 
 def process_name() -> str:
@@ -70,7 +68,7 @@ def process_name() -> str:
         >>> print(f"{process_name()}the data end early")
         the data end early
     """
-    return "" if _client() is None else f"process {_state().process_id}: "
+    return "" if coordinator_client() is None else f"process {process_state().process_id}: "
 
 
 def join_processes(
@@ -106,7 +104,7 @@ def join_processes(
         >>> process_count()
         1
     """
-    if _client() is not None:
+    if coordinator_client() is not None:
         return
     names = argument_names(where)
     given = dict(zip(names, (coordinator, count, index), strict=True))
@@ -145,7 +143,7 @@ def wait_for_all(name: str, timeout: float = 600) -> None:
     Example:
         >>> wait_for_all("the data are written")  # in a run of one process, this returns at once
     """
-    client = _client()
+    client = coordinator_client()
     if client is None:
         return
     try:
@@ -171,10 +169,10 @@ def first_decides(decide: Callable[[], Any], *, timeout: float = 600) -> Any:
         >>> first_decides(lambda: 2 + 2)
         4
     """
-    client = _client()
+    client = coordinator_client()
     if client is None:
         return decide()
-    name = f"funcnet/decision/{next(_numbers)}"
+    name = f"funcnet/decision/{next(exchange_numbers)}"
     if is_first():
         try:
             result = decide()
@@ -213,11 +211,11 @@ def check_equal(facts: Mapping[str, Any], *, where: str, name: str = "", advice:
     Example:
         >>> check_equal({"seed": 0, "rows": 500}, where="pretrain")  # a run of one process always agrees
     """
-    client = _client()
+    client = coordinator_client()
     if client is None:
         return
-    folder, own = f"funcnet/facts/{name or next(_numbers)}", json.dumps(facts, sort_keys=True, default=str)
-    client.key_value_set(f"{folder}/{_state().process_id}", own)
+    folder, own = f"funcnet/facts/{name or next(exchange_numbers)}", json.dumps(facts, sort_keys=True, default=str)
+    client.key_value_set(f"{folder}/{process_state().process_id}", own)
     everyone = [json.loads(client.blocking_key_value_get(f"{folder}/{i}", 600_000)) for i in range(process_count())]
     wait_for_all(folder)  # if this process, the coordinator, ended now, the others could not read the facts
     for number, other in enumerate(everyone):
@@ -230,25 +228,6 @@ def check_equal(facts: Mapping[str, Any], *, where: str, name: str = "", advice:
                     f"{where}: the processes disagree; expected {fact} = {expected!r} as in process 0, got {found!r} "
                     f"in process {number}. {advice}"
                 )
-
-
-class Proposal:
-    """A value that any process may propose. All processes find the value that was proposed first."""
-
-    def __init__(self) -> None:
-        self._name = f"funcnet/proposal/{next(_numbers)}"
-
-    def make(self, value: object) -> None:
-        """Propose a JSON value. The call has no effect if a process has already proposed a value."""
-        with contextlib.suppress(jax.errors.JaxRuntimeError):
-            _client().key_value_set(self._name, json.dumps(value))
-
-    def find(self) -> Any:
-        """Return the value that was proposed first, or None if there is no proposal yet."""
-        try:
-            return json.loads(_client().key_value_try_get(self._name))
-        except jax.errors.JaxRuntimeError:
-            return None
 
 
 @contextlib.contextmanager
@@ -270,7 +249,8 @@ def watch_processes() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if _client() is not None and re.search("Gloo|UNAVAILABLE|DEADLINE_EXCEEDED|NCCL|coordination", str(error)):
+        is_lost = re.search("Gloo|UNAVAILABLE|DEADLINE_EXCEEDED|NCCL|coordination", str(error))
+        if is_lost and coordinator_client() is not None:
             late = _missing()
             if late:
                 raise ProcessError(f"process {late} has died. Start all processes again with --resume.") from error
@@ -286,7 +266,7 @@ def leave(code: int) -> None:
     Example:
         >>> leave(2)  # in a run of one process, this does nothing, so that an ordinary exit follows
     """
-    if _client() is not None:
+    if coordinator_client() is not None:
         dismiss_watchers()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
@@ -295,24 +275,10 @@ def leave(code: int) -> None:
         os._exit(code)
 
 
-def _state() -> Any:
-    """Return JAX's record of the processes. This record is not part of JAX's public API; orbax uses it in the same way.
-    JAX's public functions would start the devices, which must not happen before the number of devices is set.
-    """
-    from jax._src import distributed
-
-    return distributed.global_state
-
-
-def _client() -> Any:
-    """Return the connection to the coordinator, or None in a run of one process."""
-    return _state().client
-
-
 def _say_left() -> None:
     """Tell process 0 that this process has printed its messages and ends."""
 
-    client, own = _client(), f"funcnet/left/{_state().process_id}"
+    client, own = coordinator_client(), f"funcnet/left/{process_state().process_id}"
     if client is None:  # the script has disconnected
         return
 
@@ -330,7 +296,8 @@ def _let_others_leave() -> None:
     end = time.monotonic() + LEAVING
     for number in range(1, process_count() if is_first() else 0):
         with contextlib.suppress(jax.errors.JaxRuntimeError):  # it is too late, or it is dead
-            _client().blocking_key_value_get(f"funcnet/left/{number}", max(1, int((end - time.monotonic()) * 1000)))
+            left = max(1, int((end - time.monotonic()) * 1000))
+            coordinator_client().blocking_key_value_get(f"funcnet/left/{number}", left)
 
 
 def _late(error: Exception) -> str:
@@ -342,7 +309,7 @@ def _missing() -> str:
     """Return the numbers of the processes that do not answer within a few seconds."""
     time.sleep(1)
     try:
-        _client().wait_at_barrier(f"funcnet/alive/{next(_numbers)}", 5000)
+        coordinator_client().wait_at_barrier(f"funcnet/alive/{next(exchange_numbers)}", 5000)
     except jax.errors.JaxRuntimeError as error:
         return _late(error)
     return ""

@@ -351,13 +351,15 @@ def _compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) ->
 
 def _record(folder: Path) -> dict[str, Any]:
     record = read_json(folder / RUN_FILE)
+    if record is None and not (folder / RUN_FILE).exists():
+        raise RunError(f"train: {folder} has no run; expected {RUN_FILE}, got no such file. Check the path.")
     if (
         not isinstance(record, dict)
         or "finished" not in record
         or not all(isinstance(record.get(name), dict) for name in ("config", "facts"))
     ):
         raise RunError(
-            f"train.open_run: {folder / RUN_FILE} is not a run record; expected an object with config, facts and "
+            f"train: {folder / RUN_FILE} is not a run record; expected an object with config, facts and "
             "finished, got something else. Use another --out."
         )
     return record

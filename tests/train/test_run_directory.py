@@ -123,6 +123,12 @@ def test_a_file_that_is_not_a_run_record(tmp_path):
             train.open_run(tmp_path, CONFIG, resume=True)
 
 
+def test_a_folder_without_a_run(tmp_path):
+    for function in (train.is_finished, train.finish):
+        with pytest.raises(train.RunError, match=r"has no run; expected run.json, got no such file"):
+            function(tmp_path)
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
 def test_a_folder_that_cannot_be_made(tmp_path, monkeypatch, number):
     def refuse(*_, **__):

@@ -148,8 +148,8 @@ def write_predictions(predictions: Sequence[Mapping[str, Any]], out: Path | None
     """Write predictions as JSON lines, or as a table if the suffix of `out` is `.csv`.
 
     Args:
-        predictions: one dict per example, from `predict`. A table has one column per class for the probabilities. Other
-            lists and objects are written to cells as JSON.
+        predictions: one dict per example, from `predict`. A table has one column for each name that a dict has, and
+            one per class for the probabilities. Other lists and objects are written to cells as JSON.
         out: the file. None writes JSON lines to standard output.
 
     Raises:
@@ -206,6 +206,8 @@ def _write_table(predictions: Sequence[Mapping[str, Any]], file: TextIO) -> None
             else:
                 row[name] = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
         rows.append(row)
-    writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(file, columns, lineterminator="\n")
+    if columns:
+        writer.writeheader()
     writer.writerows(rows)

@@ -9,7 +9,7 @@ import transformers
 
 from funcnet.serving import inference
 from funcnet.tasks.finetuning import directory
-from funcnet.tasks.finetuning.predict import evaluate, predict
+from funcnet.tasks.finetuning.predict import evaluate, predict, write_predictions
 from funcnet.text import save_tokenizer, train_wordpiece
 from tests.models.transformers_bert import make_reference
 from tests.tasks.command import run_here
@@ -87,6 +87,14 @@ def test_texts_that_were_cut_are_counted(tokenizer, tmp_path, capsys):
     assert run_here("predict", path, lines) == 0
     out, err = capsys.readouterr()
     assert err == "2 texts longer than 32 tokens were cut.\n" and len(out.splitlines()) == 3
+
+
+def test_a_table_of_no_predictions_and_of_predictions_with_different_names(tmp_path):
+    out = tmp_path / "out.csv"
+    write_predictions([], out)
+    assert out.read_text() == ""
+    write_predictions([{"label": "a"}, {"label": "b", "probabilities": {"b": 1.0}}], out)
+    assert out.read_text() == "label,probability of b\na,\nb,1.0\n"
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate"])
