@@ -264,6 +264,10 @@ def _affine(x: jax.Array, mean: jax.Array, rest: Any, var: jax.Array, weight: An
 def _affine_by_running(
     x: jax.Array, mask: jax.Array | None, mean: jax.Array, var: jax.Array, weight: Any, bias: Any, eps: float
 ) -> jax.Array:
+    if mask is None and has_kernel(x):  # which computes the gradients of weight and bias in one pass over x
+        scale = _reciprocal_std(var, eps) if weight is None else _reciprocal_std(var, eps) * weight
+        zeros = jnp.zeros_like(mean)
+        return native.scale_channels(x, mean, zeros, scale, zeros if bias is None else bias)
     if mask is None:
         return _affine(x, mean, None, var, weight, bias, eps)
     usable = _spread_mask(mask, x) | jnp.isfinite(x)

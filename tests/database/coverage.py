@@ -35,7 +35,8 @@ SPEED = """## Speed
 
 The table shows the time of forward and backward under `jit` on two cores of a CPU, divided by the time of torch eager
 and by the time of the same operation in bare XLA. All were measured in the same turns by `scripts/benchmarks/layers.py`
-(median, quartiles). `docs/decisions/` says what was tried where torch is faster.
+(median, quartiles), with huge pages for all (`GLIBC_TUNABLES=glibc.malloc.hugetlb=1`). The record about
+[native kernels](decisions/2026-11-28-native-kernels.md) gives the reasons where torch is faster.
 """
 
 
