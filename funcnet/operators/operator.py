@@ -298,12 +298,12 @@ def get(name: str) -> Operator:
         ImportError: if an entry point cannot be loaded.
 
     Example:
-        >>> twice = define("doctest::twice(Tensor self) -> Tensor", dims="... -> ...")
-        >>> get("doctest::twice") is twice
+        >>> double = define("doctest::double(Tensor self) -> Tensor", dims="... -> ...")
+        >>> get("doctest::double") is double
         True
-        >>> get("doctest::twcie")
+        >>> get("doctest::duoble")
         Traceback (most recent call last):
-        KeyError: "operators.get: unknown operator; expected one of doctest::twice..., got 'doctest::twcie'."
+        KeyError: "operators.get: unknown operator; expected one of doctest::double..., got 'doctest::duoble'."
     """
     if name not in _defined:
         load()

@@ -16,6 +16,7 @@ from funcnet.export.unsupported import EVERY_FORM, NO_RULE, reason_for
 from funcnet.export.wasm import rules
 from funcnet.export.wasm import unsupported as wasm
 from funcnet.export.wasm.module import to_wasm
+from funcnet.operators import jaxprs
 
 TABLES = {"all": EVERY_FORM, "ONNX": onnx.UNSUPPORTED, "WebAssembly": wasm.UNSUPPORTED}
 RULES = {"ONNX": lowering.RULES, "WebAssembly": rules.RULES}
@@ -23,7 +24,7 @@ FORMS = {"ONNX": to_onnx, "WebAssembly": to_wasm}
 X = np.eye(4, dtype=np.float32)
 # Primitives of JAX that a function for inference on one device does not have.
 INTERNAL = {"add_any", "after_all", "create_token", "custom_linear_solve", "empty2", "eq_to", "get", "le_to", "lt_to"}
-INTERNAL |= {"approx_top_k", "ragged_all_to_all", "swap"}
+INTERNAL |= {"approx_top_k", "custom_lin", "ragged_all_to_all", "swap"}
 
 
 @pytest.mark.parametrize("form", TABLES)
@@ -42,7 +43,7 @@ def test_primitives_have_either_a_rule_or_a_reason(form):
     used = {name for one in TABLES[form] if one.use for name in one.primitives}
     assert used <= {*RULES[form]} | {name.replace("_", "-") for name in RULES[form]}
     known = {primitive.name for name, primitive in vars(primitives).items() if name.endswith("_p")}
-    missing = known - {*RULES[form]} - {*refused} - INTERNAL - tracing.CALLS - tracing.CALLBACKS - tracing.RANDOM
+    missing = known - {*RULES[form]} - {*refused} - INTERNAL - jaxprs.CALLS - tracing.CALLBACKS - tracing.RANDOM
     assert not missing, "add the reason to the table of the form"
 
 

@@ -4,6 +4,7 @@ import copy
 import importlib.metadata
 import itertools
 import pickle
+import re
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ import pytest
 
 from funcnet import operators
 from funcnet.operators import operator as registry
+from tests.processes import ROOT
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
 numbers = itertools.count()
@@ -282,3 +284,10 @@ def test_operators_of_other_packages(monkeypatch):
     with pytest.raises(ImportError, match=r"entry point 'broken' = 'package.module' .* RuntimeError: no compiler"):
         operators.get("theirs::g")
     registry.load.cache_clear()
+
+
+def test_examples_define_operators_with_different_names():
+    """One process runs many examples, and a name can be defined once."""
+    texts = [path.read_text("utf-8") for path in sorted((ROOT / "funcnet").rglob("*.py"))]
+    names = [name for text in texts for name in re.findall(r'define\("(doctest::\w+)', text)]
+    assert len(names) == len({*names}) > 3
