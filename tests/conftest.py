@@ -15,6 +15,7 @@ import zlib
 from collections import defaultdict
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 # Under JAX_DISABLE_MOST_OPTIMIZATIONS thousands of programs of a few numbers each are compiled: half of the time went
@@ -32,6 +33,8 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["JAX_NUMPY_DTYPE_PROMOTION"] = "strict"
 os.environ["JAX_DEFAULT_MATMUL_PRECISION"] = "highest"
 os.environ["JAX_TRACEBACK_IN_LOCATIONS_LIMIT"] = "0"  # a tenth of the time of the tests went into line numbers
+# Kernels are compiled once, and not by each process with a cache of its own: this takes 25 seconds.
+os.environ.setdefault("FUNCNET_CACHE", platformdirs.user_cache_dir("funcnet"))
 # torch's threads: the workers have the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1" if "PYTEST_XDIST_WORKER" in os.environ else str(os.cpu_count()))
 
@@ -129,12 +132,13 @@ def _the_same_numbers_in_every_order() -> None:
         generator.bit_generator.state = state
     random.seed(0)
     if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(0)
+        sys.modules["torch"].default_generator.manual_seed(0)  # not also of CUDA, which keeps the stack of each call
 
 
 @pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With FUNCNET_ROWS=N, run one in N of the rows of each parametrized test, and at least one.
+    """With FUNCNET_ROWS=N, run one in N of the rows of each parametrized test, and of the examples of each module, and
+    at least one.
 
     The rows with the smallest checksums of their names are chosen, so every commit and every machine tests the same
     ones. Tests with the mark `every_row` run whole.
@@ -143,7 +147,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     rows = defaultdict(list)
     for item in items:
         if not item.get_closest_marker("every_row"):
-            rows[item.nodeid.partition("[")[0]].append(item.nodeid)
+            is_example = isinstance(item, pytest.DoctestItem)
+            rows[item.nodeid.partition("::" if is_example else "[")[0]].append(item.nodeid)
     left = set()
     for names in rows.values():
         left |= set(sorted(names, key=lambda name: zlib.crc32(name.encode()))[-(-len(names) // share) :])

@@ -1,6 +1,7 @@
 """The import law: a module imports only from lower ranks or from its own folder; and the house rules that parse."""
 
 import ast
+import functools
 import re
 import sys
 from collections import Counter
@@ -309,6 +310,26 @@ def test_every_module_has_a_test_file_or_says_which_covers_it():
     assert all((ROOT / "tests" / test).exists() for tests in covered.values() for test in tests.split())
     untested = sorted(modules - own - covered.keys())
     assert not untested, "write tests/<the same path>/test_<module>.py, or name what covers it in tests/covered_by.py"
+
+
+def test_every_module_has_a_quick_test():
+    """A change that breaks a module is found by the gate, and not only by its area of the verification."""
+    covered = {path: tests.split() for row, tests in COVERED_BY.items() for path in modules_of(row)}
+    modules = [file.relative_to(PACKAGE) for file in FILES if file.name != "__init__.py"]
+    files = {path: covered.get(path, [f"{path.parent}/test_{path.name}"]) for path in modules}
+    slow = [str(path) for path, tests in files.items() if not any(has_quick_test(ROOT / "tests" / t) for t in tests)]
+    assert not slow, "expected one test without the mark slow, which takes less than a second, for each"
+
+
+@functools.cache
+def has_quick_test(path: Path) -> bool:
+    if path.is_dir():
+        return any(map(has_quick_test, path.rglob("test_*.py")))
+    code = ast.parse(path.read_text(encoding="utf-8"))
+    if any("pytestmark" in (text := ast.unparse(node)) and "slow" in text for node in code.body):
+        return False
+    tests = (node for node in ast.walk(code) if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"))
+    return any("pytest.mark.slow" not in map(ast.unparse, test.decorator_list) for test in tests)
 
 
 def modules_of(row: str) -> list[Path]:

@@ -267,6 +267,7 @@ def test_an_efficientnet(dtype):
         assert max(values) < 1e-11 and found.precision == "float64"
 
 
+@pytest.mark.slow
 def test_a_small_efficientnet_in_float64():
     blocks = ((1, 16, 1, 1, 3), (6, 24, 2, 2, 5))
     theirs, *port = ported(lambda lib: ported_models.efficientnet_lite0(lib, blocks, 10), ported_models.image(4, 32))
@@ -393,6 +394,7 @@ def test_a_forward_that_reads_its_integers():
     assert funcnet.compare(theirs, net, *loaded, x, np.array([2, 4]), dtype="float64").ok
 
 
+@pytest.mark.slow
 def test_convolutions_behind_max_pooling_are_compiled_rightly():
     """With fusion off and the old emitters, jaxlib 0.10 computed other values for the last convolution."""
 

@@ -29,6 +29,7 @@ def a_run(folder):
     save_tokenizer(tokenizer, folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page", [pytest.param(name, marks=[pytest.mark.slow] * (name != "README.md")) for name in PYTHON if PYTHON[name]]
 )

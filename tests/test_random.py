@@ -43,6 +43,7 @@ def test_a_mask_keeps_its_share(rate):
         assert np.abs(means - (1 - rate)).max() < 5 * deviation * masks.shape[axis] ** 0.5
 
 
+@pytest.mark.slow
 def test_neighbouring_positions_are_independent():
     mask = bits(jax.random.key(3), 1 << 21)
     for lag in (*range(1, 40), 64, 128, 255, 256, 512, 1024, 4096, 65536):

@@ -37,6 +37,8 @@ class ShardedInit:
     The values have the same bits as those of `jax.jit(init)(key)`, on every mesh. An array is computed in parts if each
     of its entries depends only on the key and on its position. An array whose entries depend on each other, such as an
     orthogonal matrix, would be rounded differently in parts. Such arrays are computed on one device and then sharded.
+    An array that `init` changes at an index (`x.at[index].set(y)`, or `nn.init.zeros_(weight[:10])`) is gathered on
+    each device while it is computed; `jnp.where` with a mask computes it in parts.
 
     Args:
         init: a pure function of a key, such as `net.init`, that returns a pytree of arrays.

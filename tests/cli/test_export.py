@@ -55,6 +55,7 @@ def expected(folder, ids):
     return jax.jit(model.apply)(params, state, ids, np.ones_like(ids), np.zeros_like(ids))[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("placed", ["inside", pytest.param("beside", marks=pytest.mark.slow)])
 def test_onnx(folder, tmp_path, capsys, placed):
     code, said = run(capsys, folder, "--to", "onnx", "--out", tmp_path / "m.onnx", "--weights", placed)
@@ -68,6 +69,7 @@ def test_onnx(folder, tmp_path, capsys, placed):
     np.testing.assert_allclose(got, expected(folder, ids), rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_stablehlo(folder, tmp_path, capsys):
     code, said = run(capsys, folder, "--to", "stablehlo", "--out", tmp_path / "m.stablehlo")
     assert code == 0, said.err
@@ -88,6 +90,7 @@ def test_fixed_sizes(folder, tmp_path, capsys):
     assert export.load_onnx(tmp_path / "m.onnx").arguments[0].shape == (1, 8)
 
 
+@pytest.mark.slow
 def test_wasm(folder, tmp_path, capsys):
     sizes = ["--length", 8, 16]
     code, said = run(capsys, folder, "--to", "wasm", "--out", tmp_path / "m.wasm", *sizes, "--weights", "module")
@@ -130,6 +133,7 @@ def test_integers_as_tflite(int8, tmp_path, capsys, monkeypatch):
     np.testing.assert_array_equal(got, nets[8](*example(8)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lengths", [(), ("--length", 16, 8, 16)])
 def test_integers_as_wasm(int8, tmp_path, capsys, lengths):
     path, nets = int8
@@ -222,6 +226,7 @@ def test_a_folder_is_no_file_and_a_file_no_folder(folder, int8, tmp_path, capsys
     assert code == 2 and f"export: --out {out}; {message}" in said.err and said.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_page_may_be_in_an_existing_folder(tmp_path, capsys):
     model = saved(tmp_path / "model", "BertForMaskedLM")
     (tmp_path / "page").mkdir()

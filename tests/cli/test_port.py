@@ -116,6 +116,7 @@ def test_a_model_that_cannot_be_run(name, source, tmp_path, capsys):
     assert_says(capsys, message)
 
 
+@pytest.mark.slow
 def test_control_flow_on_the_value_of_a_tensor_is_registered(source, tmp_path):
     text = MODEL.replace("x = self.fc(x)", "x = self.fc(x)\n            if x.sum() > 0:\n                x = -x")
     out = tmp_path / "out"

@@ -3,6 +3,7 @@
 import json
 import signal
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -36,6 +37,14 @@ def cache(tmp_path_factory):
 def pretrain(corpus, out, mesh, steps=20):
     small = ["--seq-len", "32", "--vocab-size", "200", "--batch-size", "8", "--log-every", "1", "--dropout", "0.1"]
     return ["pretrain", "--corpus", corpus, "--out", out, "--mesh", mesh, "--steps", steps, "--save-every", "5", *small]
+
+
+def test_what_is_no_bundle_of_a_command_is_refused(tmp_path, capsys, monkeypatch):
+    assert command.run_here("replay", tmp_path / "missing") == 2
+    assert "missing" in capsys.readouterr().err
+    monkeypatch.setattr("funcnet.cli.replay.read_bundle", lambda _: SimpleNamespace(where="train.fit"))
+    assert command.run_here("replay", tmp_path) == 2
+    assert "was written by train.fit; expected one of the commands pretrain, " in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -112,6 +112,7 @@ def test_wrong_weights(weights):
 # --------------------------------------------------------------------------------------------------------- map-style
 
 
+@pytest.mark.slow
 @given(
     sizes=st.lists(st.integers(1, 300), min_size=1, max_size=4),
     shuffle=st.booleans(),
@@ -167,6 +168,7 @@ def test_epochs_continue_the_mixture():
     assert [mixed.at_epoch(2)[i] for i in range(8)] == mixed.at_epoch(2).__getitems__(list(range(8))).tolist()
 
 
+@pytest.mark.slow
 def test_a_round_of_a_source_is_its_epoch():
     class Epochs:
         def __init__(self, epoch=0):

@@ -33,6 +33,7 @@ def global_order(size, seed, epoch, shuffle):
     return [int(batch[0]) for batch in loader.epoch(epoch)]
 
 
+@pytest.mark.slow
 @given(
     size=st.integers(1, 80), seed=st.integers(0, 2**31), shuffle=st.booleans(), first=st.integers(1, 9),
     second=st.integers(1, 9), workers=st.tuples(st.integers(0, 3), st.integers(0, 3)), stop=st.integers(0, 200),

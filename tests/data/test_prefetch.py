@@ -62,6 +62,7 @@ def test_close_ends_an_endless_source_and_its_generator():
     assert closed.is_set() and not workers() and list(ahead) == []
 
 
+@pytest.mark.slow
 def test_closing_does_not_wait_for_a_source_that_blocks():
     go_on = threading.Event()
 

@@ -125,6 +125,7 @@ def test_no_worker_is_left_after_a_kill_of_the_parent(tmp_path):
     process.communicate()
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_everything_without_noise(tmp_path):
     process = script(tmp_path, READING)
     assert process.stdout.readline() == "reading\n"

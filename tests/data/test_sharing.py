@@ -211,6 +211,7 @@ def test_torchs_own_loader_is_as_before():
     assert sorted(theirs) == list(range(6))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("context", [None, pytest.param("spawn", marks=pytest.mark.slow)])
 def test_torch_may_be_imported_while_a_worker_reads(context):
     code = (

@@ -33,6 +33,7 @@ class Rows(ResumableDataset):
             yield 1000 * state["epoch"] + state["row"] - 1
 
 
+@pytest.mark.slow
 @given(
     size=st.integers(0, 60),
     buffer_size=st.integers(1, 70),
@@ -123,6 +124,7 @@ def test_copies_have_their_own_source():
     assert one.state_dict() != two.state_dict()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_loader_continues_a_shuffled_mixture_of_shards(num_workers, tmp_path):
     """The whole chain, with the state of each worker: batches after every position, and the next epoch."""

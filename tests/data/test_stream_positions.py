@@ -81,7 +81,6 @@ GROWING = {
 WORKERS = {"none": {}, "persistent": {"num_workers": 2, "persistent_workers": True}, "new": {"num_workers": 2}}
 
 
-@pytest.mark.every_row
 @pytest.mark.parametrize("workers", WORKERS)
 @pytest.mark.parametrize("name", GROWING)
 @pytest.mark.parametrize(("size", "drop_last"), [(20, False), (24, False), (20, True)])
@@ -116,11 +115,13 @@ def test_twenty_rows_from_processes(name):
         assert sorted(first + rows(again)) == list(range(20))
 
 
+@pytest.mark.slow
 @given(**SIZES, name=st.sampled_from(sorted(STREAMS)), workers=st.integers(0, 3))
 def test_each_row_is_read_once_from_every_save_point(name, size, batch_size, workers):
     check_every_save_point(name, size, batch_size, workers)
 
 
+@pytest.mark.slow
 @given(
     **SIZES, name=st.sampled_from(sorted(STREAMS)), workers=st.tuples(st.integers(0, 3), st.integers(0, 3)),
     other=st.sampled_from([None, 1, 4]),

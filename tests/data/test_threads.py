@@ -129,6 +129,7 @@ def workers_alive():
     return [thread for thread in threading.enumerate() if thread.name.startswith("funcnet-data")]
 
 
+@pytest.mark.slow
 def test_a_pass_that_is_given_up_leaves_no_thread():
     before = set(workers_alive())  # such as the threads of the test whose dataset hangs
     for _ in range(5):

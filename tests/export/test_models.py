@@ -71,6 +71,7 @@ def near(folder: Path, cases: dict[str, tuple[list[np.ndarray], list[np.ndarray]
             assert check.largest <= TOLERANCE, (form, name, str(check))
 
 
+@pytest.mark.slow
 def test_a_few_models_in_both_forms(tmp_path):
     folders = {name: tmp_path / str(number) for number, name in enumerate(FAST)}
     cases = {model.name: exported(model, folders[model.name]) for model in MODELS if model.name in FAST}

@@ -16,6 +16,7 @@ from tests.export.web.node import NODE
 PAGE = Path(__file__).parents[2] / "docs" / "export.md"
 
 
+@pytest.mark.slow
 def test_its_python_runs(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)

@@ -32,6 +32,7 @@ def flat(library, results):
     return (jnp.concatenate if library is F else torch.cat)([r.reshape(-1) for r in results])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
 def test_values_and_gradients_with_every_mask(shapes):
     """A row that is hidden throughout among them: 0, with gradients of 0, also of the mask that hides it."""
@@ -76,6 +77,7 @@ def test_scores_of_minus_infinity_are_a_hidden_row_wherever_they_come_from():
         np.testing.assert_array_equal(F.scaled_dot_product_attention(*given), want)
 
 
+@pytest.mark.slow
 def test_grouped_query_attention():
     def every(library, q, k, v, few):
         attend = functools.partial(library.scaled_dot_product_attention, enable_gqa=True)

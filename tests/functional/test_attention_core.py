@@ -48,6 +48,7 @@ def test_the_two_layouts_agree():
     np.testing.assert_allclose(last[1], first[1], rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_row_that_is_hidden():
     arrays = heads()
     hidden = jnp.zeros((5, 6)).at[2].set(-jnp.inf)

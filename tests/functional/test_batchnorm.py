@@ -75,6 +75,7 @@ def test_a_large_batch_far_from_zero():
     np.testing.assert_allclose(mean, x.astype(np.float64).mean((0, 2)), rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_forward_mode_and_second_derivatives():
     x, w, b = (normal(*s) for s in ((3, 2, 2), (2,), (2,)))
     mask = jnp.array([[True, True], [True, False], [True, True]])
@@ -87,6 +88,7 @@ def test_forward_mode_and_second_derivatives():
         check_grads(jax.jit(function), tuple(map(jnp.asarray, (x, w, b))), order=2, modes=("fwd", "rev"))
 
 
+@pytest.mark.slow
 def test_bfloat16_has_float32_statistics():
     x = jnp.asarray(normal(64, 3, mean=5.0), jnp.bfloat16)
     y, mean, var = F.batch_norm(x, jnp.zeros(3), jnp.ones(3), jnp.ones(3), training=True, momentum=1.0)
@@ -128,6 +130,7 @@ def test_what_is_masked_may_be_nan():
     assert mean == jnp.float32(0.2) and np.isfinite(y[:2]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("training", [True, False])
 def test_what_is_masked_does_not_reach_the_gradients(hidden, training):
@@ -330,6 +333,7 @@ def test_groups_of_devices(way):
             assert np.max(np.abs(a - b) / np.maximum(1, np.abs(b))) < REQUIRED
 
 
+@pytest.mark.slow
 def test_two_axes_and_names_that_are_not_bound():
     x = jnp.asarray(normal(2, 3, 4, C), jnp.float32)
     norm = lambda x, names: F.batch_norm(x, jnp.zeros(C), jnp.ones(C), training=True, axis_name=names)
@@ -354,6 +358,7 @@ def test_forward_mode_across_devices():
     np.testing.assert_allclose(split.reshape(-1, C), whole, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_one_value_per_channel_is_enough_across_devices():
     x = jnp.asarray(normal(4, 1, C), jnp.float32)
     y = jax.vmap(lambda x: F.batch_norm(x, None, None, training=True, axis_name="data")[0], axis_name="data")(x)

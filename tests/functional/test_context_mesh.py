@@ -35,6 +35,7 @@ def test_values_and_gradients_are_those_of_torch(kind, how):
     agrees(attend, arrays, kind, mask, segments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_dropout_is_that_of_one_device(is_causal):
     (query, key, value, _), _, _ = inputs(LENGTH, "none")

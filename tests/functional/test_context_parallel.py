@@ -156,6 +156,7 @@ def test_blocks_need_less_memory_than_all_scores():
     assert size(block_size=128) < size() / 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("how", ["blocks", "ring", "gather"])
 def test_dropout_is_that_of_all_scores(how, is_causal):
@@ -200,6 +201,7 @@ def test_a_query_without_keys_gets_zero_and_no_gradient():
         assert not np.any(gradient)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(0, 2, 4, 4), (2, 0, 4, 4), (2, 2, 0, 4), (2, 2, 4, 0)], ids=str)
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("is_split", [False, True])

@@ -47,6 +47,7 @@ def test_pairwise_distance_of_equal_vectors_too(p):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [4.0, 3.0, 0.5, -2.0])
 def test_norms_of_numbers_whose_powers_float32_does_not_have(p):
     """Torch's float32 gives 0 or infinity here, so its float64 judges."""
@@ -68,6 +69,7 @@ def test_cosine_similarity_broadcasts(dim):
     agrees(ours, theirs, normal(2, 3, 4), normal(3, 1, seed=1))
 
 
+@pytest.mark.slow
 def test_cosine_similarity_of_vectors_shorter_than_eps_and_of_scalars():
     """Its gradient is not cut off, and of a zero vector it is finite."""
     x = np.array([[0.3, 0.4], [0.0, 0.0], [3.0, 4.0]])

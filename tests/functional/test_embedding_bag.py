@@ -26,6 +26,7 @@ def flat(library, results):
     return (jnp.concatenate if library is F else torch.cat)([r.reshape(-1) for r in results])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_values_and_gradients(mode):
     """Bags one after the other and bags of one length, with everything that the mode has."""
@@ -82,6 +83,7 @@ def test_of_equal_entries_the_first_has_the_gradient():
         agrees(*both, np.array(ids), np.array([0]), weight, dtypes=(np.float64,), jit=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [pytest.param("sum", marks=slow), pytest.param("mean", marks=slow), "max"])
 def test_empty_things(mode):
     weight, none = jnp.asarray(normal(3, 2), jnp.float32), jnp.zeros(0, int)
@@ -106,6 +108,7 @@ def test_special_numbers_stay_where_they_are():
         assert F.embedding_bag(jnp.array([1, 0]), weight, jnp.array([0]), mode=mode, padding_idx=0).tolist() == [[1, 2]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bags", [4, 64])
 def test_nan_is_the_largest_in_large_arrays_too(bags):
     weight, ids = jnp.zeros((9, 64)).at[8].set(jnp.nan), jnp.zeros((bags, 8), int).at[0, 5].set(8)
@@ -113,6 +116,7 @@ def test_nan_is_the_largest_in_large_arrays_too(bags):
     assert np.isnan(out[0]).all() and not out[1:].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float16", marks=slow)])
 def test_half_precision_sums_in_float32(dtype):
     """torch's own sum of a thousand ones in bfloat16 is right too: the last step alone rounds."""

@@ -41,6 +41,7 @@ def test_with_torchs_samples_it_is_torchs(ndim, shape, options):
     np.testing.assert_allclose(pulled, gradient, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_draws_differ_by_key_and_channel_and_start_where_they_may():
     ramp = jnp.broadcast_to(jnp.arange(40.0), (2, 8, 3, 40))  # a window's maximum tells where it ends
     draw = jax.jit(lambda key: F.fractional_max_pool2d(ramp, (3, 2), (1, 15), rng=key))
@@ -51,6 +52,7 @@ def test_draws_differ_by_key_and_channel_and_start_where_they_may():
     assert not np.array_equal(ends, draw(jax.random.key(1))) and np.array_equal(ends, draw(KEY))
 
 
+@pytest.mark.slow
 def test_the_layer_draws_in_eval_too_and_keeps_given_samples_in_its_state():
     x = jnp.asarray(normal(2, 3, 9, 9), jnp.float32)
     layer = nn.FractionalMaxPool2d(2, output_ratio=0.5)

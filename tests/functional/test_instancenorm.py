@@ -14,6 +14,7 @@ from funcnet import nn
 from .oracle import agrees, close, normal
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(2, 3, 7), (2, 3, 4, 3), (1, 3, 2, 3, 2)])
 def test_values_and_gradients(shape):
     agrees(

@@ -23,6 +23,7 @@ def both(lib, options=None, **kwargs):
     return lambda x, w, b, t, **kw: lib.linear_cross_entropy(x, w, t, linear_bias=b, options=chunks, **kwargs, **kw)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [*(pytest.param(o, marks=pytest.mark.slow) for o in (None, {})), CHUNKS], ids=str)
 def test_class_ids(options):
     weight = lambda x: jnp.asarray(WEIGHT, x.dtype)
@@ -82,6 +83,7 @@ def test_forward_mode_second_derivatives_and_vmap_in_chunks(reduction):
             np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_only_what_is_asked_for_is_computed():
     """A frozen table costs no product: 2 of the 3 of a whole gradient."""
     point = [jnp.asarray(a, jnp.float32) for a in (normal(64, 32), normal(128, 32), normal(128))]
@@ -117,6 +119,7 @@ def test_nothing_that_counts_is_nan_with_a_gradient_of_0(ids):
     assert np.isnan(value) and not any(slope.any() for slope in slopes)
 
 
+@pytest.mark.slow
 def test_gradients_of_replicated_params_over_a_sharded_batch():
     ids = np.resize(IDS, 8)
     point = [jnp.asarray(a, jnp.float32) for a in (TABLE, BIAS, normal(8, 5), np.abs(WEIGHT))]

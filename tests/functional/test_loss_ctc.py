@@ -43,6 +43,7 @@ def ours(scores, targets, frames, labels, cotangent=None, **options):
 CASES = [("none", False), ("none", True), ("mean", True), ("sum", False)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "targets", [pytest.param(TARGETS, marks=pytest.mark.slow), TOGETHER], ids=["padded", "together"]
 )
@@ -62,6 +63,7 @@ def test_ctc_loss(targets):
             np.testing.assert_allclose(gradient, slope, rtol=1e-11, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_lengths_may_be_traced():
     """Targets one after the other too, which then are as wide as they are many."""
     run = jax.jit(lambda t, *lengths: ours(jnp.asarray(SCORES, jnp.float32), t, *lengths, reduction="none"))

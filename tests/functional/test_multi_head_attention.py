@@ -65,6 +65,7 @@ GOOD = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changed",
     [GOOD[0], *(pytest.param(c, marks=pytest.mark.slow) for c in GOOD[1:])],

@@ -69,6 +69,7 @@ def small_resnet():
 NETS = {"resnet": small_resnet, "forms": lambda: (Small(), jnp.zeros((2, 4, 8, 8)), 0)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETS)
 def test_export_of_convolutions(name):
     """For cuda one convolution a layer, and two more for its gradients, but for the gradient of the images."""

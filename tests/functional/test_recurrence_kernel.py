@@ -88,6 +88,7 @@ def test_the_last_step_first(name):
     close(found, [expected[0][:, ::-1], expected[1]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GATES)
 def test_second_derivatives_forward_mode_and_vmap(name):
     arrays = arrays_of(name, 3, 2, 2, 5)

@@ -56,6 +56,7 @@ class Model(nn.Module):
         return self.rnn(self.layer(self.alpha(self.drop(x))))[0]
 
 
+@pytest.mark.slow
 def test_a_net_for_each_rate_in_one_program():
     params, state = Model(0.5).init(KEY)
     x, rates = jax.random.normal(KEY, (3, 5, 8)), np.array([0.1, 0.25, 0.5], np.float32)

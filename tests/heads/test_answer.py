@@ -63,6 +63,7 @@ def test_no_answer_is_told_above_the_threshold(tokenizer):
     assert set(head.figures) <= set(head.scores(asked[:1], [one])) and "best_f1" in head.figures
 
 
+@pytest.mark.slow
 def test_the_threshold_may_be_another_than_in_training(tokenizer, tmp_path):
     """best_f1_thresh of `evaluate`, given to `predict`; and a directory of Hugging Face, which names none."""
     model = write_model(tmp_path / "model", tokenizer)

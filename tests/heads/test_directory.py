@@ -68,6 +68,7 @@ def fine_tuned(pretrained, folder, name):
     return folder / "m", file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BEFORE)
 def test_directories_of_the_release_before(pretrained, tmp_path, name):
     path, file = fine_tuned(pretrained, tmp_path, name)
@@ -106,6 +107,7 @@ def one_type(tmp_path_factory):
 REFUSED = r"reads two texts in a row; expected a model with type_vocab_size >= 2 in config\.json, got 1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pairs", "choice", "answer"])
 def test_a_task_of_two_texts_needs_two_token_types(one_type, tmp_path, name, capsys):
     """In a compiled program, the second type is read from beyond the table: NaN."""

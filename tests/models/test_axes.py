@@ -70,6 +70,7 @@ def test_bert(fields, case):
         check(lambda whole, ids, mask: net.apply(*whole, ids, mask, **asked)[0], whole, (ids, mask), "b, t")
 
 
+@pytest.mark.slow
 def test_bert_past_its_position_table_is_nan():
     """A symbolic length cannot be checked before the call."""
     config = bert.BertConfig.preset("tiny", vocab_size=50, max_position_embeddings=16)

@@ -82,6 +82,7 @@ def test_images():
     np.testing.assert_array_equal(logits, np.concatenate([one(image[None]) for image in images]))
 
 
+@pytest.mark.slow
 def test_a_dtype_is_refused_for_integers(tmp_path):
     net, params, state, model = quantized("BertForMaskedLM", (16,))
     bert.save_pretrained(tmp_path, net, params, state)

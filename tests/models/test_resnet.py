@@ -9,6 +9,7 @@ from funcnet import nn
 from funcnet.models import resnet
 
 
+@pytest.mark.slow
 def test_the_start_is_torchvisions():
     model = resnet.resnet18(num_classes=10)
     sd = model.state_dict(*jax.jit(model.init)(jax.random.key(0)))

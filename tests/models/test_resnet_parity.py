@@ -44,6 +44,7 @@ def test_names_and_shapes_are_torchvisions(name):
     assert {"conv1.weight", "layer2.0.downsample.0.weight", "layer2.0.downsample.1.running_var", "fc.bias"} <= set(ours)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "training"),
     [

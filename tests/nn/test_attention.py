@@ -157,6 +157,7 @@ SOME = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", [SOME[0], *(pytest.param(c, marks=pytest.mark.slow) for c in SOME[1:])], ids=str)
 def test_values_and_gradients(changed):
     is_torchs(PLAIN | changed)

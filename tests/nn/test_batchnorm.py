@@ -482,6 +482,7 @@ def test_groups_of_devices_share_their_statistics_alone(kind):
         np.testing.assert_allclose(after["running_var"][group[0]], expected_after["running_var"], rtol=2e-6)
 
 
+@pytest.mark.slow
 def test_where_no_device_counts_anything_nothing_changes():
     net = nn.SyncBatchNorm(CHANNELS, axis_name=("rows", "unbound"), momentum=None)
     params, state = net.init(KEY)

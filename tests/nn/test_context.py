@@ -41,6 +41,7 @@ MASKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("masks", MASKS.values(), ids=MASKS)
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_multi_head_attention_has_the_numbers_of_torch(masks, batch_first):
@@ -77,6 +78,7 @@ def test_weights_are_computed_by_the_compiler():
     near(found, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [LENGTH // 2, 10])
 def test_attention_to_a_memory_of_another_length(memory):
     """The axis does not divide a memory of 10 keys, so the compiler divides this attention."""
@@ -109,6 +111,7 @@ def test_a_length_that_context_does_not_divide_is_named():
 # ---------------------------------------------------------------------------------------------- inside jax.shard_map
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [{}, {"context_parallel": "gather"}, {"block_size": 2}], ids=str)
 @pytest.mark.parametrize("masks", MASKS.values(), ids=MASKS)
 def test_axis_name_inside_shard_map(masks, how):
@@ -216,6 +219,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.every_row
 @pytest.mark.parametrize(("data", "call", "options"), CASES)
 def test_a_language_model_trains_by_the_mesh_alone(data, call, options, tmp_path):

@@ -157,6 +157,7 @@ def test_the_functions_of_einops_under_jit():
         np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_einops_is_optional():
     code = "import sys; import funcnet.nn; assert 'einops' not in sys.modules; sys.modules['einops'] = None\n"
     run = subprocess.run([sys.executable, "-c", f"{code}import funcnet.nn.einops"], capture_output=True, text=True)

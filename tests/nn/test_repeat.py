@@ -20,6 +20,7 @@ def same(a, b, tolerance=1e-5):
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance), a, b)
 
 
+@pytest.mark.slow
 def test_scanned_and_looped_agree_in_everything():
     loop, scan = ours(scan=False), ours(scan=True)
     params, state = loop.init(KEY)
@@ -154,6 +155,7 @@ def test_further_arguments_go_to_every_layer():
         assert float(net.apply(params, state, jnp.array(1.0), jnp.array(2.0), scale=10)[0]) == 61
 
 
+@pytest.mark.slow
 def test_stacks_in_stacks():
     inner = lambda scan: nn.Repeat(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Dropout(0.5)), 2, scan=scan)
     loop, scan = nn.Repeat(inner(False), 3), nn.Repeat(inner(True), 3, scan=True)

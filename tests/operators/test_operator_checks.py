@@ -21,6 +21,7 @@ def square(dims="... -> ...", derivative="2 * self * grad", reference=lambda sel
     return one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(SAMPLES) - {"joined"}))
 def test_right_operators_pass(name):
     operator = operators.get({"leaky": "test::leaky_relu", "layer_norm": "test::norm", "product": "test::mul",
@@ -95,6 +96,7 @@ def test_a_derivative_that_is_wrong_under_vmap():
     assert "the gradient of vmap differs" in findings(one, (X[0],))["derivatives"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*(divide|invalid value)")
 def test_what_is_no_mistake():
     one = operators.define(f"checked::f{next(numbers)}(Tensor x, Tensor key) -> (Tensor, Tensor, Tensor)")

@@ -64,6 +64,7 @@ def test_reverse_and_forward_mode(sample):
     same(jax.jvp(of_real(sample.call), x, tangents), jax.jvp(of_real(sample.plain), x, tangents), 1e-5)
 
 
+@pytest.mark.slow
 @every
 @pytest.mark.parametrize("outer", [jax.grad, jax.jacfwd], ids=["grad of grad", "forward of grad"])
 def test_second_derivatives(sample, outer):
@@ -74,6 +75,7 @@ def test_second_derivatives(sample, outer):
     same(second(sample.call), second(sample.plain), 2e-5)
 
 
+@pytest.mark.slow
 @every
 def test_jvp_of_jvp(sample):
     def second(function):

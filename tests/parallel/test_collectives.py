@@ -315,6 +315,7 @@ def bert_step(mesh):
     return step(net, mesh, losses.make_objective, losses.counts, batch, SEQUENCES)
 
 
+@pytest.mark.slow
 def test_data_parallelism_of_bert_sums_the_gradients():
     """Those of the positions that occur. XLA for CPU may sum both gradients of the word table, which is used twice."""
     found, parameters = bert_step("data=8")

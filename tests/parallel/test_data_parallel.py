@@ -72,6 +72,7 @@ def assert_close(ours, theirs, tolerance=1e-5):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
 @pytest.mark.parametrize("rows", [1, 5, 16, 17])
 def test_outputs_and_gradients_are_those_of_torchs_data_parallel(nets, count, rows):
@@ -215,6 +216,7 @@ def test_inputs_are_arguments_as_in_torch():
     assert out["kwargs"]["x"].shape == (2, 4)
 
 
+@pytest.mark.slow
 def test_hooks_run_once_for_each_replica(nets):
     net, params, state, _ = nets
     hooks, seen = nn.Hooks(), []

@@ -76,6 +76,7 @@ def marked(kind, shape, sizes):
     return pytest.param(kind, shape, sizes, id=name, marks=[] if quick else [pytest.mark.slow])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "shape", "sizes"),
     [marked(*row) for row in itertools.product([Vectors, Sequences, Images], SHAPES, SIZES)],

@@ -38,6 +38,7 @@ def test_no_virtual_devices_is_an_error():
         parallel.use_virtual_cpu_devices(0)
 
 
+@pytest.mark.slow
 def test_virtual_devices_before_and_after_jax_starts():
     code = """
 from funcnet import parallel

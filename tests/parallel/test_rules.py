@@ -68,6 +68,7 @@ def test_with_fsdp_the_parameters_are_gathered_and_no_hidden_state():
     assert not [shape for shape in shapes if ROWS in shape[:1] and len(shape) == 3 and shape[-1] == 256]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scan", [pytest.param(False, marks=SLOW), True])
 def test_with_fsdp_each_device_stores_an_eighth(scan):
     model = net(scan_layers=scan)
@@ -226,6 +227,7 @@ def test_rules_of_another_form_are_refused(text):
         parallel.parse_rules(["fc=tensor", "fc=fsdp"])
 
 
+@pytest.mark.slow
 def test_the_report_has_the_bytes_of_the_devices():
     model = net()
     layout = parallel.make_layout("fsdp=2,tensor=2,data=2").for_net(model, SEQUENCES)

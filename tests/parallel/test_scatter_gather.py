@@ -55,6 +55,7 @@ def assert_same(ours, theirs):
     assert ours == theirs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [0, 1, -1, -2])
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 8])
 def test_chunks_are_those_of_torch(on_cpu, count, dim):
@@ -121,6 +122,7 @@ def test_outputs_are_joined_along_another_dimension_and_keys_may_come_in_another
         assert_same(gather(parts, 0, dim=1), torchs.gather([in_torch(part) for part in parts], 0, dim=1))
 
 
+@pytest.mark.slow
 def test_gradients_go_through_both():
     x, w = jnp.arange(10.0).reshape(5, 2), jnp.linspace(0.0, 1.0, 10).reshape(5, 2)
 

@@ -45,6 +45,7 @@ NETS = {
     "kaiming": lambda: started_by(nn.init.kaiming_normal_),
     "eye": lambda: started_by(nn.init.eye_),
     "fixed array": lambda: fixed(),
+    "part": lambda: started_by(lambda weight: nn.init.zeros_(weight[:10])),
 }
 MIXED = {
     "view": lambda: started_by(lambda weight: nn.init.kaiming_normal_(weight.view(-1, 2 * WIDE))),
@@ -87,11 +88,13 @@ def test_the_bits_are_those_of_one_device(name):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mesh", ["data=2,fsdp=2,tensor=2", "tensor=2,fsdp=4", "data=8", "data=1", "data=4,fsdp=2"])
 def test_on_every_mesh(mesh):
     assert_drawn_alike(net := small_bert(), make_layout(mesh).for_net(net))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pmap", "shard_map"])
 def test_replicas(kind):
     assert_drawn_alike(small_bert(), make_layout("data=8", kind=kind))
@@ -102,9 +105,9 @@ def test_keys_whose_bits_depend_on_the_sharding_are_used_on_one_device():
     assert_drawn_alike(net, make_layout("fsdp=8").for_net(net), jax.random.key(3, impl="rbg"))
 
 
-@pytest.mark.parametrize("kind", [bert.BertForPreTraining, QuickBert])
-def test_no_device_draws_a_whole_array(kind):
-    net = small_bert(kind)
+@pytest.mark.parametrize("name", [name for name in NETS if name != "part"])
+def test_no_device_draws_a_whole_array(name):
+    net = NETS[name]()
     (program,) = ShardedInit(net.init, make_layout("fsdp=8").for_net(net)).lower(KEY)
     text = program.compile().as_text()
     assert "[1024,64]" not in text and "[65536]" not in text and "all-gather" not in text

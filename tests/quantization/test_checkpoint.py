@@ -55,6 +55,7 @@ def test_shorter_nets_share_the_weights(folder):
     assert weights > 200_000 and (folder / "length-8.safetensors").stat().st_size < 0.5 * weights
 
 
+@pytest.mark.slow
 def test_a_directory_is_int8_only_when_all_files_are_written(model, tmp_path):
     assert not is_int8(tmp_path)
     refuse_int8(tmp_path, "here")

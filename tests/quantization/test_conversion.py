@@ -14,6 +14,7 @@ from funcnet.quantization.tracing import layers_of
 from tests.quantization.nets import Pieces, images, quantized, started
 
 
+@pytest.mark.slow
 def test_the_graph_of_layers_computes_what_the_net_computes():
     net, x = Pieces(), images()
     params, state = started(net, x)
@@ -49,6 +50,7 @@ def test_a_batch_norm_without_a_layer_before_is_a_depthwise_convolution():
     np.testing.assert_allclose(evaluate(graph, [x])[0], net.apply(params, state, x)[0], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_net_of_integers_is_near_and_pure():
     x = images()
     integers, params, state = quantized(Pieces(), x)
@@ -70,6 +72,7 @@ def test_one_scale_for_a_weight():
     assert scales == [[4], [1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per_channel", [True, False])
 def test_a_bias_that_is_far_larger_than_its_weights(per_channel):
     """The scale of the products would be so small that the bias leaves int32, and 1 becomes 0."""

@@ -105,6 +105,7 @@ def scales_where_precision_matters(roundings, count):
             yield [QParams(scale, 0, "int8") for scale in (first, second, out)], x, weight
 
 
+@pytest.mark.slow
 def test_the_product_of_scales_is_that_in_double_precision():
     for qparams, x, weight in scales_where_precision_matters(1, 4):
         bias = np.zeros(1, np.int32)

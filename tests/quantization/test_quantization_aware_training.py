@@ -36,6 +36,7 @@ def test_keyword_arguments_are_those_of_the_net(pretrained):
     jax.tree.map(np.testing.assert_array_equal, by_name, by_place)
 
 
+@pytest.mark.slow
 def test_a_mask_may_be_of_truth_values(pretrained):
     net, params, state, inputs = pretrained
     arrays = tuple(inputs.values())
@@ -43,6 +44,7 @@ def test_a_mask_may_be_of_truth_values(pretrained):
     assert calibrate(net, params, state, [arrays]) == calibrate(net, params, state, [numbers])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [0.0, 3.0])
 def test_arrays_of_one_value(value):
     """A range of no width, as of a layer whose weights are all zero, is no reason to fail."""

@@ -42,6 +42,7 @@ def two_layers(per_channel=True):
     return net, params, batches, ranges, convert(net, params, state, ranges, batches[0], per_channel=per_channel)
 
 
+@pytest.mark.slow
 def test_ratios_are_those_of_numpy():
     net, params, batches, ranges, integers = two_layers()
     first, hidden, out = layer_losses(net, params, {}, integers, batches).rows
@@ -71,6 +72,7 @@ def test_clipped_shares_by_hand():
     assert out.rounding == pytest.approx(decibels(x, np.clip(np.rint(x / 0.01) * 0.01, -1.28, 1.27)), abs=0.01)
 
 
+@pytest.mark.slow
 def test_a_row_for_every_operation():
     net, x = Pieces(), images()
     params, state = started(net, x)
@@ -104,6 +106,7 @@ def losses_by_name(net, params, state, x, observer=None, per_channel=True):
     return {row.name: row for row in layer_losses(net, params, state, integers, [x]).rows}
 
 
+@pytest.mark.slow
 def test_the_layer_that_reads_a_range_with_an_outlier_channel_loses():
     plain, wide = losses_by_name(*three_convolutions()), losses_by_name(*three_convolutions(100.0))
     assert wide["4:conv"].alone < plain["4:conv"].alone - 10 and wide["4:conv"].rounding > 40
@@ -112,6 +115,7 @@ def test_the_layer_that_reads_a_range_with_an_outlier_channel_loses():
     assert narrow["2:conv"].clipped > wide["2:conv"].clipped == 0 and narrow["2:conv"].high < wide["2:conv"].high
 
 
+@pytest.mark.slow
 def test_one_scale_for_a_weight_with_a_wide_channel_is_not_a_matter_of_the_range():
     net, params, state, x = three_convolutions()
     params["2"]["weight"] = params["2"]["weight"].at[3].multiply(100.0)
@@ -120,6 +124,7 @@ def test_one_scale_for_a_weight_with_a_wide_channel_is_not_a_matter_of_the_range
     assert one.rounding == many.rounding and one.alone < many.alone - 10 and one.net < many.net
 
 
+@pytest.mark.slow
 def test_a_net_from_a_file_has_the_same_losses(tmp_path):
     net, params, batches, _, integers = two_layers()
     integers.save(tmp_path / "net.safetensors")
@@ -127,6 +132,7 @@ def test_a_net_from_a_file_has_the_same_losses(tmp_path):
     assert again.rows == layer_losses(net, params, {}, integers, batches).rows
 
 
+@pytest.mark.slow
 def test_a_transformer_needs_the_ranges():
     config = bert.BertConfig.preset("tiny", vocab_size=60, num_hidden_layers=1, hidden_size=32, num_attention_heads=2)
     net = bert.BertModel(config)
@@ -224,6 +230,7 @@ def test_the_worst_rows(losses):
     assert "(root)" not in str(LayerLosses((), "reference", {}))
 
 
+@pytest.mark.slow
 def test_the_picture(losses, tmp_path):
     sizes = {}
     for layers in (1, 3, "2", "2:linear", ["input:0", "0"]):

@@ -35,6 +35,7 @@ def test_softmax(kernel):
         np.testing.assert_array_equal(softmax(x, qparams, kernel), run(model, x, kernels=KERNELS[kernel])[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["reference", "xnnpack"])
 @pytest.mark.parametrize("zero", [0, None])  # XNNPACK takes the products whose second array has the zero point 0
 def test_batch_matmul(kernel, zero):

@@ -47,6 +47,7 @@ def logits_of(model, tokenizer, *texts, **more):
 TEXTS = ["the cat sat", ("rain fell", "on the old house"), "the dog lay by the door " * 5, "the roof"]
 
 
+@pytest.mark.slow
 def test_classes(served):
     path, theirs, tokenizer = served(transformers.BertForSequenceClassification, num_labels=3)
     serve = inference(path, **LAZY)
@@ -148,6 +149,7 @@ def count_compiles():
         jax.monitoring.unregister_event_duration_listener(listen)
 
 
+@pytest.mark.slow
 def test_all_is_compiled_before_the_first_text(served):
     path, *_ = served(transformers.BertForMaskedLM)
     seen = []

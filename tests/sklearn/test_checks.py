@@ -19,6 +19,7 @@ def checks():
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("estimator", "number"), checks())
 def test_check(estimator, number):

@@ -40,6 +40,7 @@ def test_it_learns_named_classes(fitted):
     assert losses[-1] < losses[0] / 3
 
 
+@pytest.mark.slow
 def test_a_pickle_is_read_in_another_process(fitted, tmp_path):
     x, _ = iris()
     (tmp_path / "model.pickle").write_bytes(pickle.dumps(fitted))
@@ -62,6 +63,7 @@ def test_the_same_seed_gives_the_same_net_and_a_clone_is_new(fitted):
     assert not np.array_equal(other.predict_proba(x), fitted.predict_proba(x))
 
 
+@pytest.mark.slow
 def test_epochs_of_partial_fit_and_a_warm_start_continue(fitted):
     x, y = iris()
     steps = clone(fitted).partial_fit(x, y)
@@ -72,6 +74,7 @@ def test_epochs_of_partial_fit_and_a_warm_start_continue(fitted):
     np.testing.assert_allclose(warm.predict_proba(x), fitted.predict_proba(x), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_partial_fit_needs_all_classes_first():
     x, y = iris()
     model = Classifier(random_state=0).partial_fit(x[:60], y[:60], classes=np.unique(y))
@@ -99,6 +102,7 @@ def test_one_logit_for_two_classes(shape):
     assert model.score(x, y) == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("criterion", [nn.CrossEntropyLoss, lambda o, t: F.cross_entropy(o, t, reduction="none")])
 def test_criteria(criterion):
     x, y = iris()
@@ -108,6 +112,7 @@ def test_criteria(criterion):
         Classifier(criterion=F.cross_entropy).fit(x, y)
 
 
+@pytest.mark.slow
 def test_a_function_of_its_surroundings_is_compiled_again():
     scale = 1.0
 
@@ -156,6 +161,7 @@ def test_class_weights_are_those_of_scikit_learn(class_weight):
             Classifier(class_weight=class_weight).partial_fit(x, y)
 
 
+@pytest.mark.slow
 def test_a_callback_ends_the_training():
     x, y = iris()
     options = {"validation_fraction": 0.3, "max_epochs": 200, "lr": 0.1, "random_state": 0}
@@ -169,6 +175,7 @@ def test_a_callback_ends_the_training():
         Classifier(callbacks=[EarlyStopping()]).fit(x, y)
 
 
+@pytest.mark.slow
 def test_regression_keeps_the_shape_of_the_targets():
     x = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
     y = np.stack([x[:, 0] * 2, x[:, 1] - x[:, 2]], 1)
@@ -264,6 +271,7 @@ class Switched(Net):
         return super().forward(x) * (0 if self.mode is True else 1)
 
 
+@pytest.mark.slow
 def test_values_that_are_equal_but_of_other_types_have_other_programs():
     x, y = iris()
     fitted = [
@@ -323,6 +331,7 @@ def test_floats_are_values_in_float64_too():
     assert model.predict_proba(x).dtype == np.float64
 
 
+@pytest.mark.slow
 def test_lists_are_compiled_once():
     x, y = iris()
     model = Classifier(module__hidden=[5, 4], module__rate=0.1, max_epochs=2, random_state=0)

@@ -75,6 +75,7 @@ def ticks(axis):
 # ------------------------------------------------------------------------------------------------------------- curves
 
 
+@pytest.mark.slow
 def test_the_points_are_means_over_the_seeds_and_the_band_is_their_deviation(seeds, figure_of):
     figure = figure_of(draw_curve, seeds, RATE, by="lr")
     (axis,) = figure.axes

@@ -75,6 +75,7 @@ def run(imports, script, epochs):
     return names["grid_result"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("imports", "script"), [(OURS_FOR_KERAS, KERAS), (OURS_FOR_SKORCH, SKORCH)], ids=["Keras", "skorch"]
 )

@@ -40,6 +40,7 @@ def scores(search):
     return np.array([search.cv_results_[f"split{fold}_test_score"] for fold in range(search.n_splits_)])
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_one_fit_after_the_other():
     x, y = digits(300)
     together = GridSearchCV(model(), GRID, cv=3, return_train_score=True).fit(x, y)
@@ -53,6 +54,7 @@ def test_scores_are_those_of_one_fit_after_the_other():
     assert not hasattr(together.best_estimator_, "trained_nets") and not hasattr(together.estimator, "trained_nets")
 
 
+@pytest.mark.slow
 def test_the_exact_search_has_the_bits():
     x, y = digits(200)
     ours = GridSearchCV(model(), GRID, cv=2, exact=True).fit(x, y)
@@ -60,6 +62,7 @@ def test_the_exact_search_has_the_bits():
     np.testing.assert_array_equal(scores(ours), scores(theirs))
 
 
+@pytest.mark.slow
 def test_all_values_and_folds_are_in_one_program(monkeypatch):
     from funcnet.sklearn import joint_training
 
@@ -85,6 +88,7 @@ class Wide(Net):
         return self.out(self.drop(F.relu(self.hidden(wide)))).mean(1)
 
 
+@pytest.mark.slow
 def test_a_group_that_needs_too_much_memory_is_divided(monkeypatch, capsys):
     from funcnet.sklearn import joint_training
 
@@ -107,6 +111,7 @@ def test_the_net_is_made_a_few_times_and_not_once_for_each_step():
     assert len(Counted.made) - checked < 10, "traced"
 
 
+@pytest.mark.slow
 def test_grids_with_different_parameters():
     """Candidates of one group read the same values."""
     x, y = digits(200)
@@ -121,6 +126,7 @@ def test_grids_with_different_parameters():
     assert len(set(scores(ours)[0].round(4))) == 5
 
 
+@pytest.mark.slow
 def test_a_fold_without_a_class_is_trained_alone():
     x, y = iris()
     splits = [(np.arange(0, 100), np.arange(100, 150)), (np.arange(0, 150, 2), np.arange(1, 150, 2))]
@@ -129,6 +135,7 @@ def test_a_fold_without_a_class_is_trained_alone():
     np.testing.assert_allclose(scores(ours), scores(theirs), atol=0.02)
 
 
+@pytest.mark.slow
 def test_a_failed_candidate_has_no_score():
     x, y = digits(150)
     with pytest.warns(match="p is not a probability; expected a number from 0 to 1, got 1.5"):
@@ -142,6 +149,7 @@ def weighted(outputs, codes, weights):
     return F.cross_entropy(outputs, codes, reduction="none") * weights.mean()
 
 
+@pytest.mark.slow
 def test_candidates_are_told_apart_by_their_values():
     x, y = digits(150)
     first, second = np.zeros(2001, np.float32), np.zeros(2001, np.float32)
@@ -152,6 +160,7 @@ def test_candidates_are_told_apart_by_their_values():
     assert np.ptp(ours.cv_results_["mean_test_score"]) > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("class_weight", ["balanced", {0: 5.0, 3: 0.1}])
 def test_class_weights_are_those_of_each_fold(class_weight):
     x, y = digits(300)
@@ -175,6 +184,7 @@ def test_fit_times_contain_a_share_of_the_training(monkeypatch):
     assert all(search.cv_results_["mean_fit_time"] > 25), "two folds of two candidates share 100 s"
 
 
+@pytest.mark.slow
 def test_a_random_state_of_the_user_is_not_changed():
     x, y = digits(100)
     state = np.random.RandomState(3)
@@ -186,6 +196,7 @@ def test_a_random_state_of_the_user_is_not_changed():
     np.testing.assert_allclose(scores(search), scores(theirs.fit(x, y)), atol=0.021)
 
 
+@pytest.mark.slow
 def test_a_search_is_fitted_twice_and_groups_are_used():
     x, y = digits(120)
     search = GridSearchCV(model(), {"lr": [1e-3, 1e-2]}, cv=GroupKFold(2)).fit(x, y, groups=np.arange(120) % 4)
@@ -193,6 +204,7 @@ def test_a_search_is_fitted_twice_and_groups_are_used():
     assert not any(hasattr(owner, "trained_nets") for owner in (search, search.estimator, search.best_estimator_))
 
 
+@pytest.mark.slow
 def test_random_candidates_and_random_splits():
     x, y = digits(150)
     options = {"n_iter": 4, "cv": ShuffleSplit(2, random_state=1), "random_state": 3}
@@ -204,6 +216,7 @@ def test_random_candidates_and_random_splits():
     assert ours.cv is options["cv"]
 
 
+@pytest.mark.slow
 def test_weights_several_scores_and_regression():
     x = np.random.default_rng(0).normal(size=(120, 3)).astype(np.float32)
     y, weights = x @ np.array([1, -2, 0.5], np.float32), np.arange(120) % 2 + 1.0
@@ -247,6 +260,7 @@ def test_ctrl_c_keeps_what_is_done(monkeypatch):
     assert len(search.cv_results_["params"]) == 2 and max(calls) == 2
 
 
+@pytest.mark.slow
 def test_at_most_two_epochs_are_queued(monkeypatch):
     """So Ctrl-C takes effect soon, although the host is faster than the device."""
     from funcnet.sklearn import joint_training

@@ -81,6 +81,7 @@ def test_the_loss_of_a_fit_and_the_predictions(name, criterion, outputs):
         np.testing.assert_array_equal(model.predict(x), theirs.predict(x))
 
 
+@pytest.mark.slow
 def test_a_search():
     x, y = digits(200)
     model = ours.NeuralNetClassifier(

@@ -48,6 +48,7 @@ def arguments(task, data, out, *more):
     return ["finetune", task, "--model", folder / "model", "--train", train, "--out", out, *small, *more]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "task",
     [task if task == "classify" else pytest.param(task, marks=pytest.mark.slow) for task in TASKS],

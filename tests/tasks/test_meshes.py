@@ -79,6 +79,7 @@ def test_every_command_on_a_mesh(task, data, tmp_path, stored, capsys):
     assert_same_losses(metrics(tmp_path / "mesh"), metrics(tmp_path / "one"))
 
 
+@pytest.mark.slow
 def test_the_task_of_the_readme_on_a_mesh(tmp_path, stored, capsys):
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
     (code,) = [block for block in blocks if "class Circle(Task)" in block]

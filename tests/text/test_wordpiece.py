@@ -90,6 +90,7 @@ def test_a_vocabulary_much_smaller_than_the_word_table_warns():
         require_fit(tokenizer, 9 + 128, where="here")
 
 
+@pytest.mark.slow
 def test_each_file_alone_gives_the_same_tokenizer(tokenizer, corpus, tmp_path):
     save_tokenizer(tokenizer, tmp_path)
     lines = corpus[3].split("\n") + AWKWARD
@@ -102,6 +103,7 @@ def test_each_file_alone_gives_the_same_tokenizer(tokenizer, corpus, tmp_path):
     assert slow_files(lines, verbose=False)["input_ids"] == expected
 
 
+@pytest.mark.slow
 def test_vocabulary_has_the_special_tokens_first_and_fills_its_size(tokenizer):
     tokens = vocabulary(tokenizer)
     assert tuple(tokens[:5]) == SPECIAL_TOKENS and len(tokens) == 4096 == len(set(tokens))

@@ -36,6 +36,7 @@ def test_norm_of_vectors_or_matrices():
     same(tl.linalg.norm, torch.linalg.norm, np.zeros((2, 2)))
 
 
+@pytest.mark.slow
 def test_rank_and_pseudoinverse_by_tolerance():
     for options in ({}, {"atol": 0.5}, {"rtol": 0.1}, {"atol": 0.2, "rtol": 1e-3}):
         same(

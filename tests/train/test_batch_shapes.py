@@ -52,6 +52,7 @@ def test_each_new_shape_is_one_line_and_one_program(shapes, lines, advice, kind,
     assert advice in printed and printed.count("new shapes (ids: int32[") == len(lines)
 
 
+@pytest.mark.slow
 def test_a_new_dtype_and_a_resumed_run(tmp_path, capsys):
     rows = [row(number) for number in range(10)]
     fit(tmp_path, DataLoader(rows, 4), steps=3)

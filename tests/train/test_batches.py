@@ -92,6 +92,7 @@ STREAMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", quick([2, 3, 4], 3))
 @pytest.mark.parametrize("name", quick(STREAMS, "generator", "2 threads", "sampler with set_epoch"))
 def test_a_stream_without_a_length_trains_and_resumes_to_the_same_bits(name, stop, tmp_path):
@@ -184,6 +185,7 @@ def test_the_first_batch_is_read_once_and_is_that_of_step_0(tmp_path):
     assert seen[:7] == ["begin", 0, 1, 2, 3, 4, 5] and seen.count("begin") == 1
 
 
+@pytest.mark.slow
 def test_a_loader_that_was_used_before_begins_with_epoch_0(tmp_path):
     fresh = fit(tmp_path / "fresh", DataLoader(Keeping(), 3))
     used = DataLoader(Keeping(), 3)
@@ -213,6 +215,7 @@ def _still():
     return optax.sgd(0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", quick(["generator", "only __iter__", "loader", "2 threads", "sampler"], "loader"))
 def test_training_and_evaluation_may_read_the_same_object_if_it_has_no_position(name, tmp_path):
     shared = STREAMS[name]()
@@ -307,6 +310,7 @@ EPOCHS = {  # data, and the last steps of three epochs
 
 @pytest.mark.parametrize("name", quick(EPOCHS, "longer"))
 class TestEpochs:
+    @pytest.mark.slow
     def test_a_run_has_its_epochs_and_is_evaluated_and_saved_at_their_ends(self, name, tmp_path):
         make, ended = EPOCHS[name]
         options = {"validation": ROWS, "evaluate_every": "epoch", "save_every": "epoch", "keep": 9}
@@ -318,6 +322,7 @@ class TestEpochs:
         by_steps = fit(tmp_path / "steps", make(), steps=ended[-1], **options)
         assert same(by_steps, run), "epochs only say when a run ends"
 
+    @pytest.mark.slow
     def test_stopped_in_an_epoch_and_at_its_end_it_ends_with_the_same_bits(self, name, tmp_path):
         make, ended = EPOCHS[name]
         options = {"epochs": 3, "validation": ROWS, "evaluate_every": "epoch"}

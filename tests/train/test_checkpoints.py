@@ -188,6 +188,7 @@ def test_after_a_kill_during_a_write_the_previous_checkpoint_exists(tmp_path, ki
     np.testing.assert_array_equal(restored.state["w"], restored.step - 1)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_an_error_and_what_was_there_stays(tmp_path):
     """A limit on the size of files stands in for the full disk."""
     code = f"""

@@ -174,6 +174,7 @@ def torchs(theirs, decay):
     return losses, average.module
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("standard")
 @pytest.mark.parametrize(
     "how", [{}, {"devices": 4, "parallel": "pmap", "accumulate": 2}], ids=["one device", "pmap and accumulation"]
@@ -204,6 +205,7 @@ def test_groups_freezing_and_ema_are_torchs(tmp_path, how):
     assert_same_bits(fitted.params["frozen"], start[0]["frozen"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("standard")
 def test_the_average_is_torchs(tmp_path):
     """With the same weights after every step, to rounding."""
@@ -240,6 +242,7 @@ class Normalised(nn.Module):
         return self.head(self.norm(self.fc(x * scale)))
 
 
+@pytest.mark.slow
 def test_batchnorm_is_synchronised_and_bfloat16_casts_what_the_net_receives(tmp_path):
     seen, rows = [], [batch | {"y": batch["x"][:, 0] * 1000} for batch in batches(0)]
 
@@ -318,6 +321,7 @@ def test_a_loss_that_cannot_be_averaged_is_refused(tmp_path, returned, message):
     assert not (tmp_path / "run").exists(), "the corrected script can use the same folder"
 
 
+@pytest.mark.slow
 def test_wrong_arguments_are_refused(tmp_path):
     frozen = nn.Linear(2, 1).requires_grad_(False)
     for options, message in [
@@ -409,6 +413,7 @@ def test_a_finished_run_can_be_trained_longer(tmp_path, capsys):
     assert "has finished; there is nothing left to do" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_batches_and_validation_from_functions_and_from_a_dataset_of_tuples(tmp_path, capsys):
     def loss(model, batch):
         x, y = batch

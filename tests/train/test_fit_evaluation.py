@@ -67,6 +67,7 @@ HOW = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", quick(HOW, "1 device", "8 devices"))
 def test_metrics_of_all_rows_are_scikit_learns(name, tmp_path):
     how = HOW[name]
@@ -102,6 +103,7 @@ def test_the_best_model_is_chosen_by_such_a_metric_and_the_run_ends_early(tmp_pa
     assert same(classify(tmp_path / "cut", **options), whole)
 
 
+@pytest.mark.slow
 def test_a_function_after_each_evaluation_gets_its_metrics_outputs_and_model(tmp_path):
     seen = []
 
@@ -146,6 +148,7 @@ def token_loss(model, batch):
     return F.cross_entropy(model(batch["ids"]).reshape(-1, 3), batch["ids"].reshape(-1), reduction="none")
 
 
+@pytest.mark.slow
 def test_outputs_of_tokens_are_joined_if_there_is_a_row_per_token(tmp_path):
     options = {"net": nn.Embedding(3, 3), "loss": token_loss, "batch_size": 2, "steps": 2, "validation": Tokens()}
     flat = lambda model, batch: (model(batch["ids"]).reshape(-1, 3), batch["ids"].reshape(-1))

@@ -118,6 +118,7 @@ def test_a_step_may_donate_the_state_and_the_start_can_be_repeated():
     assert_alike(start(0), Start(TASKS["values of its own"](), start.layout)(0))
 
 
+@pytest.mark.slow
 def test_no_device_needs_more_than_its_part_of_the_model():
     task = Toy(small_bert(), optim.bert_adamw(1e-3))
     start = Start(task, layout_for(task))
@@ -132,6 +133,7 @@ def test_no_device_needs_more_than_its_part_of_the_model():
     assert most_on_a_device(start(0)) < 1.1 / 8 * whole
 
 
+@pytest.mark.slow
 def test_a_resumed_run_reads_only_parts(tmp_path):
     task = Toy(small_bert(), optim.bert_adamw(1e-3), 0.9, {"key": jax.random.key(1)})
     layout = layout_for(task)

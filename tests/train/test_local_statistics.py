@@ -92,6 +92,7 @@ def here(kind, buffers, accumulate):
     return net.state_dict(*jax.device_get((now.params, now.state))), norms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pmap", "shard_map"])
 @pytest.mark.parametrize("buffers", ["first", "averaged"])
 @pytest.mark.parametrize("accumulate", [1, 2])
@@ -126,6 +127,7 @@ def test_gradients_do_not_depend_on_the_choice_of_buffers():
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("buffers", ["first", "averaged"])
 def test_fit_has_the_statistics_of_eight_models_in_torch(buffers, tmp_path):
     net, *first = start()

@@ -81,6 +81,7 @@ def stopping_at(step, number=signal.SIGTERM):
     return lambda finished: os.kill(os.getpid(), number) if finished == step else None
 
 
+@pytest.mark.slow
 def test_an_evaluation_can_end_the_run(tmp_path):
     asked = []
     should_stop = lambda evaluation: asked.append(evaluation) or len(asked) == 2

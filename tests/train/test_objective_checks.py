@@ -41,6 +41,7 @@ def test_values_that_are_not_scalars_are_refused():
         step(toy.make_objective(), lambda batch: jnp.float32(3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("made", "stepped"), [("**", "tokens"), ("tokens", "**"), ("tokens", "rows")])
 @pytest.mark.parametrize("optimizer", [optax.adamw(0.1), optax.sgd(0.1, momentum=0.9)], ids=["adamw", "sgd"])
 def test_trainable_given_to_one_of_two_functions_is_refused(made, stepped, optimizer):

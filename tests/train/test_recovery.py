@@ -79,6 +79,7 @@ def timeless(run):
     return [{name: value for name, value in row.items() if name not in clock} for row in run.rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=" ".join)
 def test_an_exploding_batch_rewinds_the_run_and_its_batches_are_left_out(tmp_path, kind, capsys):
     """The spike at step 34 comes from a gradient of step 33. The run goes back to step 20, at least ten steps earlier,
@@ -171,6 +172,7 @@ def test_a_fault_can_be_replayed_to_the_bit(tmp_path, kind, capsys):
         fit(tmp_path / "run", batches, kind, seed=1, replay=tmp_path / "run" / found[2]["bundle"])
 
 
+@pytest.mark.slow
 def test_a_replay_compares_the_net_and_names_other_versions(tmp_path, capsys):
     run = {"batches": data({3: np.nan}), "steps": 5, "save_every": 2, "log_every": 5}
     fit(tmp_path / "run", **run)
@@ -227,6 +229,7 @@ def remedied(out, faults=(), optimizer=None, net=None, **more):
     return train.fit(net or nn.Linear(8, 1), loss, batches, optimizer, out=out, **options)
 
 
+@pytest.mark.slow
 def test_an_optimizer_that_removes_nan_from_every_gradient_trains(tmp_path):
     """Even if it is there from the first step on, and in more than ten steps in a row."""
     found = remedied(tmp_path / "a", net=Scaled(), steps=40)
@@ -237,6 +240,7 @@ def test_an_optimizer_that_removes_nan_from_every_gradient_trains(tmp_path):
         remedied(tmp_path / "b", net=Scaled(), optimizer=optax.adam(1e-2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", [None, optax.apply_if_finite(optax.adam(1e-2), 3)], ids=["zeros", "waits"])
 def test_a_loss_that_is_not_finite_is_recorded_and_the_optimizer_decides(tmp_path, optimizer):
     """From the first step on. The line of such a step has no means, and a run that crashes ends with the same bits."""
@@ -278,6 +282,7 @@ def test_an_optimizer_that_breaks_finite_gradients_is_named(tmp_path):
     assert {event["kind"] for event in events(tmp_path)} == {"skipped"}
 
 
+@pytest.mark.slow
 def test_a_run_that_removes_nan_rewinds_as_well(tmp_path):
     """The batches with NaN before and after the spike do not change where the run goes back to."""
     faults = {3: np.nan, 33: 1e3, 38: np.nan}
@@ -294,6 +299,7 @@ class Reciprocal(nn.Module):
         return 1 / x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS[:3], ids=" ".join)
 def test_a_traced_run_names_the_layer(tmp_path, kind):
     """Only a layer in the middle breaks, and only for one batch."""
@@ -329,6 +335,7 @@ def test_a_run_that_keeps_spiking_ends(tmp_path):
         fit(tmp_path, data(faults), steps=200)
 
 
+@pytest.mark.slow
 def test_a_spike_before_the_first_checkpoint_starts_again(tmp_path):
     fit(tmp_path, data({25: 1e3}), save_every=0)
     (event,) = events(tmp_path)

@@ -607,6 +607,7 @@ def test_wrong_arguments_of_tasks_steps_layouts_and_optimizers(call, message, tm
     assert not run.out.exists()
 
 
+@pytest.mark.slow
 def test_numbers_of_numpy_and_lists_are_what_they_look_like(tmp_path):
     """What is not wrong stays allowed."""
     fitted = train.fit(

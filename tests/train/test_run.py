@@ -83,6 +83,7 @@ def test_the_model_learns(tmp_path):
     assert (tmp_path / "run" / "report.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_settings_of_another_run_are_refused_and_new_ones_have_their_default(tmp_path):
     assert run(tmp_path / "run", steps=4) == 0
     with pytest.raises(train.RunError, match=r"steps was 4, now 8"):

@@ -154,6 +154,7 @@ def test_a_file_is_no_folder(tmp_path, name, resume):
         train.open_run(tmp_path / name, CONFIG, resume=resume)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such lock")
 def test_one_process_runs_in_a_folder_until_it_dies(tmp_path):
     code = (

@@ -67,6 +67,7 @@ def test_under_jit_dropout_is_that_of_a_single_device(devices):
     assert_close(ours.params, params, 1e-5)
 
 
+@pytest.mark.slow
 def test_under_shard_map_every_device_drops_units_of_its_own():
     _, with_one = toy.run("shard_map", 1, steps=3, rate=0.3)
     _, with_eight = toy.run("shard_map", 8, steps=3, rate=0.3)
@@ -81,6 +82,7 @@ def test_accumulated_micro_batches_give_the_same_mean_over_all_tokens(kind, devi
     assert_close(ours.params, params, 1e-5)
 
 
+@pytest.mark.slow
 def test_micro_batches_draw_masks_of_their_own():
     same_rows = lambda tree: jax.tree.map(lambda x: np.repeat(x[:1], 2, axis=0), tree)
     layout = parallel.make_layout({"data": 1}, kind="jit")
@@ -168,6 +170,7 @@ def normalised(kind, devices):
     return losses, jax.device_get(state)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pmap", "shard_map", "jit"])
 def test_a_model_with_synchronised_batchnorm_trains_as_on_one_device(kind):
     losses, state = normalised("jit", 1)
@@ -202,6 +205,7 @@ def test_bfloat16_computes_narrow_and_keeps_float32_masters():
     np.testing.assert_allclose(metrics["loss"], reference()[2][0], rtol=2e-2)
 
 
+@pytest.mark.slow
 def test_a_frozen_part_neither_moves_nor_has_a_gradient():
     start, _ = toy.start()
     optimizer = optim.bert_adamw(1e-2, no_decay=())
@@ -218,6 +222,7 @@ def test_a_frozen_part_neither_moves_nor_has_a_gradient():
     assert cost("tokens") < 0.8 * cost("**")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "devices"), [("jit", 1), ("pmap", 8), ("shard_map", 8), ("jit", 8)])
 def test_evaluation_is_the_mean_over_all_batches(kind, devices):
     layout = parallel.make_layout({"data": devices}, kind=kind)

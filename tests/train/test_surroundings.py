@@ -49,6 +49,7 @@ def rows():
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_the_report_is_a_picture_that_is_not_empty(tmp_path, count):
     panels = [

@@ -181,6 +181,7 @@ def test_every_cut_of_the_index_is_refused_by_name(copy):
             weights.load(copy)
 
 
+@pytest.mark.slow
 def test_every_flipped_byte_is_noticed(copy):
     """In the index when it is opened, in the data when the tensor is looked up."""
     index, data = index_of(copy).read_bytes(), data_of(copy).read_bytes()

@@ -62,6 +62,7 @@ NETWORKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", NETWORKS)
 @pytest.mark.parametrize("form", ["zip", "old"])
 def test_state_dicts_go_there_and_back(which, form, tmp_path):

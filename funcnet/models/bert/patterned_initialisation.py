@@ -39,6 +39,8 @@ LOOK = 3.0
 SAME = 3.0  # factor of the random weights of the head that searches for the same word
 OTHER = 2.4  # at K = 64, a word prefers its copy in the other segment to itself by exp(OTHER**2)
 
+ALL = slice(None)
+
 QUICK_START_RATES = {
     "**.attention": 0.1,
     "**.position_embeddings": 0.1,
@@ -148,14 +150,14 @@ def _reserve(encoder: Tree, std: float, rarity: np.ndarray | float) -> None:
     tables = encoder["embeddings"]
     words, positions, types = (tables[f"{n}_embeddings"] for n in ("word", "position", "token_type"))
     rare = jnp.asarray(std * rarity, words["weight"].dtype)
-    words["weight"] = words["weight"].at[:, :RESERVED].set(0).at[:, RARITY].set(rare)
+    words["weight"] = _written(_written(words["weight"], 0, ALL, slice(RESERVED)), rare[..., None], ALL, _at(RARITY))
     positions["weight"] = _position_table(positions["weight"], std)
     empty = jnp.zeros_like(types["weight"])
     signs = jnp.asarray([2 * std, -2 * std][: len(empty)], empty.dtype)  # segment A, segment B
-    types["weight"] = empty.at[: len(signs), SEGMENT].set(signs)
+    types["weight"] = _written(empty, signs[:, None], slice(len(signs)), _at(SEGMENT))
     for layer in encoder["encoder"]["layer"].values():
         for dense in (layer["attention"]["output"]["dense"], layer["output"]["dense"]):
-            dense["weight"] = dense["weight"].at[:RESERVED].set(0)
+            dense["weight"] = _written(dense["weight"], 0, slice(RESERVED), ALL)
 
 
 def _position_table(table: jax.Array, std: float) -> jax.Array:
@@ -165,8 +167,8 @@ def _position_table(table: jax.Array, std: float) -> jax.Array:
     angles = np.arange(len(table))[:, None] * FREQUENCIES
     waves = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(len(table), -1)
     waves[0] = 0
-    filled = jnp.zeros_like(table).at[:, :WAVES].set(jnp.asarray(math.sqrt(2) * std * waves, table.dtype))
-    return filled.at[0, CLS].set(4 * std)
+    filled = _written(jnp.zeros_like(table), math.sqrt(2) * std * waves, ALL, slice(WAVES))
+    return _written(filled, 4 * std, _at(0), _at(CLS))
 
 
 def _look(attention: Tree, head: slice, offset: int) -> None:
@@ -174,9 +176,9 @@ def _look(attention: Tree, head: slice, offset: int) -> None:
     its keys are the sinusoids.
     """
     for name, turned in (("query", _turn(offset)), ("key", np.eye(WAVES))):
-        weight = attention[name]["weight"].at[head].set(0)
-        block = jnp.asarray(LOOK * turned, weight.dtype)
-        attention[name]["weight"] = weight.at[head.start : head.start + WAVES, :WAVES].set(block)
+        weight = _written(attention[name]["weight"], 0, head, ALL)
+        rows = slice(head.start, head.start + WAVES)
+        attention[name]["weight"] = _written(weight, LOOK * turned, rows, slice(WAVES))
 
 
 def _turn(offset: int) -> np.ndarray:
@@ -194,12 +196,13 @@ def _find_same_word(attention: Tree, head: slice) -> None:
     sign of the segment, and the output layer writes it to the reserved dimension MATCH.
     """
     inner, out = attention["self"], attention["output"]["dense"]
-    same = SAME * inner["query"]["weight"][head].at[:, :RESERVED].set(0).at[0].set(0)
+    first = _at(head.start)
+    same = _written(_written(SAME * inner["query"]["weight"], 0, ALL, slice(RESERVED)), 0, first, ALL)
     for name, sign in (("query", -1), ("key", 1)):
-        weight = inner[name]["weight"].at[head].set(same)
-        inner[name]["weight"] = weight.at[head.start, SEGMENT].set(sign * OTHER)
-    inner["value"]["weight"] = inner["value"]["weight"].at[head.start].set(0).at[head.start, SEGMENT].set(1)
-    out["weight"] = out["weight"].at[:, head.start].set(0).at[MATCH, head.start].set(1)
+        weight = jnp.where(_within(same.shape, head, ALL), same, inner[name]["weight"])
+        inner[name]["weight"] = _written(weight, sign * OTHER, first, _at(SEGMENT))
+    inner["value"]["weight"] = _written(_written(inner["value"]["weight"], 0, first, ALL), 1, first, _at(SEGMENT))
+    out["weight"] = _written(_written(out["weight"], 0, ALL, first), 1, _at(MATCH), first)
 
 
 def _read_by_cls(attention: Tree, head: slice) -> None:
@@ -210,11 +213,38 @@ def _read_by_cls(attention: Tree, head: slice) -> None:
     near -1.3. The bias of 1 removes most of this mean from the output at `[CLS]`.
     """
     inner, out = attention["self"], attention["output"]["dense"]
-    asked, rare = head.start, head.start + 1
-    query, key = (inner[name]["weight"].at[head].set(0) for name in ("query", "key"))
-    inner["query"]["weight"] = query.at[asked, CLS].set(2).at[rare, CLS].set(2)
-    inner["key"]["weight"] = key.at[asked, SEGMENT].set(-6).at[rare, RARITY].set(3)
+    asked, rare = _at(head.start), _at(head.start + 1)
+    query, key = (_written(inner[name]["weight"], 0, head, ALL) for name in ("query", "key"))
+    inner["query"]["weight"] = _written(query, 2, slice(asked.start, rare.stop), _at(CLS))
+    inner["key"]["weight"] = _written(_written(key, -6, asked, _at(SEGMENT)), 3, rare, _at(RARITY))
     value = inner["value"]
-    value["weight"] = value["weight"].at[asked].set(0).at[asked, MATCH].set(1)
-    value["bias"] = value["bias"].at[asked].set(1)
-    out["weight"] = out["weight"].at[:, asked].set(0).at[MATCH, asked].set(8)
+    value["weight"] = _written(_written(value["weight"], 0, asked, ALL), 1, asked, _at(MATCH))
+    value["bias"] = _written(value["bias"], 1, asked)
+    out["weight"] = _written(_written(out["weight"], 0, ALL, asked), 8, _at(MATCH), asked)
+
+
+def _at(index: int) -> slice:
+    return slice(index, index + 1)
+
+
+def _within(shape: tuple[int, ...], *region: slice) -> jax.Array:
+    """Return a mask of a shape that is True in a region, which is given by one slice per dimension."""
+    inside = jnp.ones(shape, bool)
+    for axis, part in enumerate(region):
+        start, stop, _ = part.indices(shape[axis])
+        position = jax.lax.broadcasted_iota(jnp.int32, shape, axis)
+        inside &= (start <= position) & (position < stop)
+    return inside
+
+
+def _written(array: jax.Array, values: ArrayLike, *region: slice) -> jax.Array:
+    """Return a copy of an array with values, a scalar or an array, written to a region.
+
+    For `.at[region].set`, XLA would first gather a sharded array on each device (`ShardedInit`).
+    """
+    values = jnp.asarray(values, array.dtype)
+    if values.ndim:
+        bounds = [part.indices(size) for part, size in zip(region, array.shape, strict=True)]
+        values = jnp.broadcast_to(values, [stop - start for start, stop, _ in bounds])
+        values = jnp.pad(values, [(a, size - b) for (a, b, _), size in zip(bounds, array.shape, strict=True)])
+    return jnp.where(_within(array.shape, *region), values, array)

@@ -91,6 +91,7 @@ def _section_ends(data: bytes) -> set[int]:
     return {8} | {end for _, _, end in host.read(data).sections}
 
 
+@pytest.mark.slow
 def test_both_linkers_say_the_same_of_altered_modules():
     """Bytes are changed at random. Errors in sections have the same text in both linkers; engines word the others."""
     draw = random.Random(20)

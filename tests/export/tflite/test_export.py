@@ -61,6 +61,7 @@ def test_numbers_of_64_bits(tmp_path):
         to_tflite(made, tmp_path / "net.tflite", [[3, 0, 6]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["reference", "xnnpack"])
 def test_every_operation_of_a_convolutional_net(tmp_path, kernel):
     x = images()
@@ -86,6 +87,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["reference", "xnnpack"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(type(m).__name__ for m in case[0].children()))
 def test_small_nets(tmp_path, case, kernel):
@@ -98,6 +100,7 @@ def test_small_nets(tmp_path, case, kernel):
     assert np.abs(integers(x) - expected).max() < 0.03 * np.abs(expected).max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["reference", "xnnpack"])
 @pytest.mark.parametrize("gamma", [1e-6, 1e-20])
 def test_a_batch_norm_with_a_tiny_weight(tmp_path, gamma, kernel):
@@ -128,6 +131,7 @@ def test_resnet18(tmp_path, kernel):
     assert np.abs(integers(x) - expected).max() < 0.1 * np.abs(expected).max()
 
 
+@pytest.mark.slow
 def test_a_net_without_transposes_where_the_bytes_are_the_same(tmp_path):
     x = images(1, 1, 8)
     integers, _, _ = quantized(nn.Sequential(nn.Conv2d(1, 4, 8), nn.ReLU(), nn.Flatten(), nn.Linear(4, 2)), x)

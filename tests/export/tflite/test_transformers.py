@@ -34,6 +34,7 @@ def tiny(masked=True):
     return net, params, state, (ids, mask, types) if masked else (ids,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["reference", "xnnpack"])
 @pytest.mark.parametrize("masked", [True, False])
 def test_a_tiny_bert(tmp_path, kernel, masked):
@@ -47,6 +48,7 @@ def test_a_tiny_bert(tmp_path, kernel, masked):
         assert np.corrcoef(np.ravel(ours), np.ravel(expected))[0, 1] > 0.9998
 
 
+@pytest.mark.slow
 def test_hidden_tokens_do_not_matter():
     net, params, state, (ids, mask, types) = tiny()
     ranges = calibrate(net, params, state, [(ids, mask, types)])

@@ -37,6 +37,7 @@ def exports():
     return {name: to_wasm(model, X, MASK, **options) for name, options in ways.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["inside", "beside", "module", "imported", "lengths"])
 @pytest.mark.parametrize("host", ["wasmtime", "node"])
 def test_equals_jax(exports, way, host, tmp_path):
@@ -96,6 +97,7 @@ def test_a_failed_save_keeps_the_old_files(exports, tmp_path, monkeypatch):
     assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
+@pytest.mark.slow
 def test_equal_layers_share_code_and_equal_weights_are_stored_once():
     def stack(depth, shared):
         net = nn.Sequential(*[nn.Sequential(nn.Linear(16, 16), nn.GELU(), nn.LayerNorm(16)) for _ in range(depth)])

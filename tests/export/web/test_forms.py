@@ -11,6 +11,7 @@ from funcnet.models import bert
 from tests.export.web.models import LABELS, TAGS, saved
 
 
+@pytest.mark.slow
 def test_the_task_is_that_of_the_model(tmp_path):
     cases = [
         ("BertForPreTraining", {}, None, ("fill-mask", False, [])),

@@ -71,6 +71,7 @@ def test_traps(tmp_path):
     assert unequal(cased(), [*TRAPS, *TEXTS], tmp_path) == []
 
 
+@pytest.mark.slow
 def test_half_a_surrogate_pair_is_no_character(tmp_path, small):
     tokenizer, data = small
     script = "const one = new tokenizer.Tokenizer(given); return one.encode('the \\ud800 c\\udc00at').ids;"

@@ -54,6 +54,7 @@ def both_names_of_ties(arrays):
     return arrays | {f"cls.predictions.decoder.{name}": array for name, array in decoder.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [old_names, leftovers, both_names_of_ties])
 def test_files_of_every_age(saved, change, quiet):
     path, _, params, _ = saved
@@ -299,6 +300,7 @@ def test_unknown_fields_are_named_with_the_file(saved):
 # ------------------------------------------------------------------------------------------- a word table of round size
 
 
+@pytest.mark.slow
 def test_padded_rows_are_no_words(tmp_path, sizes, batch, quiet):
     """The same logits and losses; no probability, no gradient; and the file is as before."""
     path, model = tmp_path / "run", bert.BertForPreTraining(bert.BertConfig(**sizes | {"num_hidden_layers": 1}))

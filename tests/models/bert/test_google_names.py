@@ -22,6 +22,7 @@ def expected():
     return dict(np.load(FOLDER / "expected.npz"))
 
 
+@pytest.mark.slow
 def test_google_s_numbers(expected):
     """What Google's formulas give on TensorFlow's own arrays, in float64."""
     with warnings.catch_warnings():

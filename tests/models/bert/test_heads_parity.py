@@ -133,6 +133,7 @@ def test_names_loss_and_logits(head, kind, sizes, batch):
     assert jax.tree.map(lambda a: a.shape, bare) == (out[1].shape if len(out) == 2 else (out[1].shape, out[2].shape))
 
 
+@pytest.mark.slow
 def test_the_models_output_with_flags(sizes, batch):
     theirs = make_reference(sizes, transformers.BertModel)
     model, params, state = ours_from(theirs, bert.BertModel)
@@ -145,6 +146,7 @@ def test_the_models_output_with_flags(sizes, batch):
             assert relative(ours, reference.numpy(), [reference.numpy()]) < 1e-5
 
 
+@pytest.mark.slow
 def test_attention_after_dropout_is_what_comes_out_in_training(sizes, batch):
     """As in transformers; and asking for it changes no draw, in the loop and in the scan."""
     config = bert.BertConfig(**sizes, attention_probs_dropout_prob=0.5)

@@ -96,6 +96,7 @@ def test_defaults_of_the_arguments(batch, sizes):
         assert relative(sequence, expected, [expected]) < 1e-5
 
 
+@pytest.mark.slow
 def test_masks_of_every_kind_agree(batch, sizes):
     theirs = make_reference(sizes, transformers.BertModel)
     model, params, state = ours_from(theirs, bert.BertModel)

@@ -30,6 +30,7 @@ def attention_weights(params, config, ids, types, layer):
     return np.asarray(jax.nn.softmax(np.einsum("qhk,thk->hqt", query, key) * query.shape[-1] ** -0.5, axis=-1))
 
 
+@pytest.mark.slow
 def test_what_the_four_heads_see(params, config):
     started = quick_start(params, config)
     ids = np.random.default_rng(0).permutation(300)[:128]
@@ -64,6 +65,7 @@ def test_log_frequencies_say_which_words_are_rare(params, config):
     assert reader[0, (types == 1) & rare].mean() > 5 * reader[0, (types == 1) & ~rare].mean()
 
 
+@pytest.mark.slow
 def test_structure_shapes_and_dtypes_stay_and_the_input_is_not_touched(params, config):
     before = jax.tree.map(np.array, params)
     started = quick_start(params, config)

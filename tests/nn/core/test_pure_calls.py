@@ -108,6 +108,7 @@ def test_state_keeps_structure_shapes_and_dtypes(scan):
     assert signature(after) == signature(state)
 
 
+@pytest.mark.slow
 @both
 def test_grad_and_jvp_agree(scan):
     net, params, state = model(scan)
@@ -165,6 +166,7 @@ def test_scan_over_training_steps_carries_the_state(scan):
     same(last, stepped)
 
 
+@pytest.mark.slow
 def test_shard_map_runs_each_shard_on_its_own():
     net, params, state = model(False)
     mesh = jax.make_mesh((2,), ("data",), axis_types=(AxisType.Auto,))
@@ -184,6 +186,7 @@ def test_shard_map_runs_each_shard_on_its_own():
         same(jax.tree.map(lambda a, i=i: a[i], states), after)
 
 
+@pytest.mark.slow
 @both
 def test_donated_state_and_params(scan):
     net, params, state = model(scan)

@@ -46,6 +46,7 @@ def test_outputs_and_gradients_are_what_torchs_hooks_see():
     assert int(after["shared"]["bn"]["num_batches_tracked"]) == 2
 
 
+@pytest.mark.slow
 def test_a_stack_gives_its_layers_stacked():
     loop, scan = ours(False), ours(True)
     params, state = loop.init(KEY)
@@ -156,6 +157,7 @@ def test_what_capture_refuses():
         nn.capture(net, "fc")(*net.init(KEY), jnp.ones(2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scan", [False, True])
 def test_all_at_once_is_what_the_two_give_apart(scan):
     net = ours(scan, rate=0.0)

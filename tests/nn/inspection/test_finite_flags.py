@@ -133,6 +133,7 @@ def test_flags_change_nothing_and_count_calls():
     assert describe_broken(flags, {}) == "forward: the output of 'fc:1' is the first that is not finite"
 
 
+@pytest.mark.slow
 def test_checked_with_a_loss_runs_a_step():
     net = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
     params, state = net.init(KEY)

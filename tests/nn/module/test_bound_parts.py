@@ -384,6 +384,7 @@ def test_a_new_module_in_a_new_container_is_in_training_mode_as_in_torch():
         net.apply(*net.init(KEY), x)
 
 
+@pytest.mark.slow
 def test_hooks_names_and_modes_of_the_modules_in_a_new_container():
     net = IDIOMS["sequential_of_children"](nn)
     params, state = net.init(KEY)

@@ -420,6 +420,7 @@ def test_what_refers_to_the_description_leads_to_the_bound_copy(make):
     np.testing.assert_allclose(net.apply(params, state, X)[0], expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_plain_lists_and_dicts_are_copied_so_that_nothing_leaks():
     class Keeps(nn.Module):
         def __init__(self):

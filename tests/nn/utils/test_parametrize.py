@@ -244,6 +244,7 @@ def layer(width=3):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_repeat_as_loop_and_as_scan_and_recomputed():
     loop, scan = nn.Repeat(layer(), 2), nn.Repeat(layer(), 2, scan=True)
     remat = nn.Repeat(nn.remat(layer()), 2)

@@ -79,6 +79,7 @@ def test_nan_and_inf_stay_in_their_channel():
     assert not np.isnan(expected[0][:, :2]).any()
 
 
+@pytest.mark.slow
 def test_second_derivatives_forward_mode_and_vmap():
     x, weight, bias = arrays_of((3, 4, 5, 5))
     direction = np.cos(np.arange(x.size, dtype=np.float32)).reshape(x.shape)

@@ -39,6 +39,7 @@ def compiler(folder, body):
     return str(path)
 
 
+@pytest.mark.slow
 def test_built_once(cache, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("CXX", compiler(tmp_path, 'exec g++ -O0 "$@"' if shutil.which("g++") else 'exec c++ "$@"'))
     first = build(SMALL)
@@ -92,6 +93,7 @@ def test_a_compiler_that_does_not_run(cache, tmp_path, monkeypatch, capsys):
     assert "/nowhere/g++ cannot be run: No such file or directory" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_a_processor_without_vectors(cache, monkeypatch, capsys):
     monkeypatch.setattr(building, "OPTIONS", ("-std=c++20", "-march=x86-64", "-shared", "-fPIC"))
@@ -126,6 +128,7 @@ def test_a_package_that_is_missing(cache, capsys):
     assert capsys.readouterr().err == ""  # it is optional
 
 
+@pytest.mark.slow
 def test_two_processes_compile_once(cache, tmp_path, monkeypatch):
     monkeypatch.setenv("CXX", compiler(tmp_path, 'sleep 1; exec g++ -O0 "$@"'))
     code = f"""
@@ -141,6 +144,7 @@ def test_two_processes_compile_once(cache, tmp_path, monkeypatch):
     assert (tmp_path / "calls").read_text() == "call\n"
 
 
+@pytest.mark.slow
 def test_the_folder_is_the_users_own(cache):
     build(SMALL)
     assert stat.S_IMODE(Path(cache, "native").stat().st_mode) & 0o077 == 0

@@ -7,6 +7,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from funcnet import functional as F
 from funcnet.operators import native
@@ -29,12 +30,14 @@ def run(**variables):
     )
 
 
+@pytest.mark.slow
 def test_off_by_a_variable():
     done = run(FUNCNET_NATIVE="0")
     assert done.stdout.splitlines() == ["False", "off"] and done.stderr == ""
     assert run(FUNCNET_NATIVE="1").stdout.splitlines()[0] == "True"
 
 
+@pytest.mark.slow
 def test_without_a_compiler_xla_computes_everything(tmp_path):
     done = run(CXX="/nowhere/g++", FUNCNET_CACHE=str(tmp_path))
     assert done.stdout.splitlines()[0] == "False"
@@ -55,6 +58,7 @@ def test_only_float32():
     assert not native.is_used("kernels", np.zeros(2, np.float32), np.zeros(2, np.float16))
 
 
+@pytest.mark.slow
 def test_threads_that_come_first_together():
     code = """if True:
         from concurrent.futures import ThreadPoolExecutor

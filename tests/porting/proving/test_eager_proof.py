@@ -27,6 +27,7 @@ class Ours(nn.Module):
         return {"y": self.fc(self.norm(x)) * (scale if x.sum() > 1000 else self.sign), "count": x > 0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("training", [False, True])
 def test_differences(training):
     x, scale = torch.randn(4, 3), torch.ones(())
@@ -44,6 +45,7 @@ def test_what_jit_refuses():
         jax.jit(lambda x: x if x > 0 else -x)(1.0)
 
 
+@pytest.mark.slow
 def test_a_gradient_that_is_zero_but_for_rounding():
     """A bias before BatchNorm: its gradient is compared in units of the gradient of the layer's weight."""
     theirs = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.BatchNorm1d(8))

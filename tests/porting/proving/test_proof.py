@@ -59,6 +59,7 @@ def test_an_argument_of_pythons_library(tmp_path):
     assert prove(ported.source, "Net", ported.path, "Net(partial(nn.LayerNorm, eps=0.1))", "torch.randn(2, 3)").ok
 
 
+@pytest.mark.slow
 def test_statistics_that_a_constructor_changes(tmp_path):
     """BatchNorm's statistics after a run in float64 are no numbers of float32, which the port has."""
     lines = """
@@ -86,6 +87,7 @@ def test_layers_that_differ_where_the_result_does_not(tmp_path):
     assert proof.ok and all("the output or a gradient of fc differs" in one.note for one in proof.checks[1:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -119,6 +119,7 @@ def test_complex_numbers(text):
     assert check(text, COMPLEX) is None
 
 
+@pytest.mark.slow
 def test_special_functions():
     a = numbers(-20.3, -8.3, -7.7, -0.5, 0.3, 1.0, 4.5, 30.0)
     for text in ("torch.digamma(a)", "a.lgamma()", *(f"torch.polygamma({n}, a)" for n in range(4)), "a.polygamma(1)"):

@@ -15,6 +15,7 @@ WRITTEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["torch.cumsum(self.w.data, dim=0)", "self.w.data.cumsum(0)"])
 @pytest.mark.parametrize("how", WRITTEN)
 def test_a_value_that_is_written_back(first, how, tmp_path):

@@ -85,6 +85,7 @@ def same(self, x):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EQUAL)
 def test_equal(name, tmp_path):
     check(tmp_path, module(EQUAL[name], BUFFERS, more=METHODS if name == "decorators" else ""))

@@ -29,6 +29,7 @@ if self.freqs is not None:
 """
 
 
+@pytest.mark.slow
 def test_equal(tmp_path):
     lines = "x = x[:, self.inverse] * self.copy + self.freqs @ self.outer\nx = x @ self.picked"
     lines += "\nreturn x * self.count + self.largest"

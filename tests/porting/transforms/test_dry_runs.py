@@ -61,6 +61,7 @@ EQUAL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EQUAL)
 def test_sizes(name, tmp_path):
     lines, more = EQUAL[name]

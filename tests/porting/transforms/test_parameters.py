@@ -134,6 +134,7 @@ def _init_weights(self, m):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VALUES)
 def test_initial_values(name, tmp_path):
     """The weights that the constructor leaves are torch's, by name, and the model computes the same."""
@@ -147,6 +148,7 @@ def test_initial_values(name, tmp_path):
             np.testing.assert_allclose(ours[key], tensor.numpy(), rtol=1e-6, err_msg=key)
 
 
+@pytest.mark.slow
 def test_random_initial_values_have_torchs_spread(tmp_path):
     init = """
         self.w = nn.Parameter(torch.FloatTensor(200, 300).uniform_(-0.1, 0.3))
@@ -188,6 +190,7 @@ def fill_(x, how, chunks):
 """
 
 
+@pytest.mark.slow
 def test_drafts(tmp_path):
     """A tensor that is initialised before a parameter takes its values is drawn by `net.init` too."""
     init = """

@@ -27,6 +27,7 @@ EQUAL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EQUAL)
 def test_equal(name, tmp_path):
     check(tmp_path, module(EQUAL[name], BUFFERS), "torch.randn(4, 3)")

@@ -65,6 +65,7 @@ def _same(got, want):
         np.testing.assert_allclose(a, np.asarray(b), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["row_items", "transposed", "swept", "overlapping", "two_arguments"])
 def test_gradients(modules, name):
     theirs, ours, _ = modules

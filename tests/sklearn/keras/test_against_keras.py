@@ -39,6 +39,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), OPTIONS, ids=str)
 def test_optimizers(keras, name, options):
     theirs = keras.optimizers.get({"class_name": type_name(keras, name), "config": options})
@@ -130,6 +131,7 @@ def layers(model, layer, constraints, regularizers):
     ])  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_fit_of_three_epochs(keras):
     """The same start and the same order of the rows give the same parameters, with weights, and with a last batch that
     is not full.

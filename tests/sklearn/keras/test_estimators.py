@@ -76,6 +76,7 @@ def test_parameters_reach_the_model(options):
     np.testing.assert_allclose(found.predict_proba(iris()[0]).sum(1), 1, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_two_classes_and_the_last_rows_are_held_out():
     x, y = iris()
     x, y = x[:100], y[:100]
@@ -119,6 +120,7 @@ def test_losses_of_one_hot_targets(loss):
     np.testing.assert_allclose(model.history_["loss"], [expected.mean()], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_one_hot_targets_in_a_search():
     x, y = iris()
     model = KerasClassifier(small, epochs=10, random_state=0)
@@ -128,6 +130,7 @@ def test_one_hot_targets_in_a_search():
     np.testing.assert_allclose(ours.cv_results_["mean_test_score"], theirs.cv_results_["mean_test_score"], atol=0.02)
 
 
+@pytest.mark.slow
 def test_a_regression():
     x = np.linspace(-1, 1, 80)[:, None]
     y = np.concatenate([x**2, -x], 1)
@@ -140,6 +143,7 @@ def test_a_regression():
     assert found.score(x, y) > 0.9
 
 
+@pytest.mark.slow
 def test_images():
     x, y = digits(200)
 
@@ -150,6 +154,7 @@ def test_images():
     assert found.score(x.reshape(-1, 8, 8), y) > 0.8
 
 
+@pytest.mark.slow
 def test_one_program_for_all_floats(monkeypatch):
     from funcnet.sklearn import joint_training
 
@@ -198,6 +203,7 @@ def test_wrong_parameters(options, error):
         fitted(**options)
 
 
+@pytest.mark.slow
 def test_a_function_of_the_surroundings_is_called_again():
     """The model function is called in each fit, so a search or a fit must not use an older program."""
     rate = 0.0
@@ -216,6 +222,7 @@ def test_a_function_of_the_surroundings_is_called_again():
     assert abs(before - after).max() > 0.1
 
 
+@pytest.mark.slow
 def test_names_of_arguments_do_not_hide_methods():
     def build(outputs, fit, lambda_=1.0, **others):
         penalty = L2(lambda_ + fit + others["facts"])
@@ -230,6 +237,7 @@ def test_names_of_arguments_do_not_hide_methods():
     assert norms[0] > 10 * norms[1]
 
 
+@pytest.mark.slow
 def test_layers_that_a_float_removes():
     """A tracer is no float, so this value becomes a part of the program."""
 

@@ -47,6 +47,7 @@ def write(folder, tokenizer, architecture, labels=(), **options):
     return folder, theirs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
 def test_every_task_is_told_by_the_architecture(tokenizer, tmp_path, name):
     architecture, labels, item = TASKS[name]

@@ -64,6 +64,7 @@ def test_texts_and_pairs_are_cut_as_by_transformers(tokenizer, theirs, seq_len):
         assert rows.truncated == sum(len(ids) > seq_len for ids in whole)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=6), st.integers(8, 32))
 def test_parts_are_the_whole_text_in_few_rows_of_one_length(tokenizer, counts, seq_len):
     texts = [" ".join("abcdefghij"[n % 10] for n in range(count)) for count in counts]

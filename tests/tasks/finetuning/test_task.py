@@ -243,6 +243,7 @@ def test_a_path_that_is_meant_from_another_folder(model, tmp_path, monkeypatch, 
     assert "is relative to" not in refused(capsys, *resume)
 
 
+@pytest.mark.slow
 def test_a_run_does_not_go_on_with_other_examples(model, tmp_path, capsys):
     train, out = write_task(tmp_path, "classify", 12), tmp_path / "out"
     more = ["--epochs", "1", "--split", "0"]

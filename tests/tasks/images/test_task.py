@@ -145,6 +145,7 @@ def test_accuracy_of_a_full_run_here_and_in_torch(tmp_path, monkeypatch):
     assert ours > 0.97 and torchs > 0.97
 
 
+@pytest.mark.slow
 def test_local_statistics_come_out_averaged(tmp_path):
     local = short(tmp_path / "run", "--devices", 8, "--parallel", "shard_map", "--local-statistics")
     assert all(np.isfinite(row["loss"]) for row in local)

@@ -89,6 +89,7 @@ def test_the_run_directory_has_all_files_and_metrics(finished):
     assert (finished / "report.png").read_bytes().startswith(b"\x89PNG") and any((finished / "tensorboard").iterdir())
 
 
+@pytest.mark.slow
 def test_hugging_face_opens_it_with_equal_logits(finished, corpus):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
@@ -294,6 +295,7 @@ def test_bad_text(tmp_path, capsys, corpus):
     assert not list(tmp_path.glob("out*")), "a refused run leaves no files"
 
 
+@pytest.mark.slow
 def test_bad_settings(tmp_path, capsys, corpus, finished):
     small = ["--corpus", corpus, *SMALL, "--steps", "2"]
 

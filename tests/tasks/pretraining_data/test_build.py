@@ -60,6 +60,7 @@ def built(corpus, tmp_path_factory):
 # ------------------------------------------------------------------------------------------------------- the bytes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_several_processes_write_the_bytes_of_one(built, corpus, tmp_path, processes):
     build(tmp_path / "data", settings_of(corpus), processes=processes)
@@ -427,6 +428,7 @@ def test_damaged_bytes_that_no_size_shows(built, tmp_path):
         lost[np.arange(len(data))]
 
 
+@pytest.mark.slow
 def test_the_command(corpus, tmp_path, capsys):
     out = tmp_path / "data"
     corpus = shutil.copytree(corpus, tmp_path / "corpus")
@@ -483,6 +485,7 @@ def test_a_report_finds_a_flipped_byte_and_a_run_one_in_what_it_reads_whole(buil
         open_data(folder, seq_len=32)
 
 
+@pytest.mark.slow
 def test_output_that_nobody_reads_is_no_error(built, tmp_path):
     process = start("data", "report", built, cache=tmp_path)
     process.stdout.close()

@@ -31,6 +31,7 @@ def same(found, expected):
         assert found[name].dtype == expected[name].dtype
 
 
+@pytest.mark.slow
 def test_what_is_exported_comes_back(built, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(module, "SHARD", 3000)
     out, files = tmp_path / "data", ["--held-out", built / "held-out.tfrecord", "--vocab", built / "data"]

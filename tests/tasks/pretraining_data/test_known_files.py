@@ -77,6 +77,7 @@ for number in range(2):
 """
 
 
+@pytest.mark.slow
 def test_no_file_of_an_unchanged_corpus_is_opened_again(corpus, tmp_path):
     """Not even to guess its layout."""
     command = [sys.executable, "-c", OPENING, str(corpus), str(tmp_path / "cache")]

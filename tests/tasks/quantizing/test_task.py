@@ -67,6 +67,7 @@ def quantized(folder, tuned):
     return folder / "int8"
 
 
+@pytest.mark.slow
 def test_it_prints_the_layers_that_lose_most(folder, quantized):
     _, worst = (folder / "printed.txt").read_text().split("The layers that lose most, whose values ranges.png shows:\n")
     header, _, *rows = worst.splitlines()[:7]
@@ -97,6 +98,7 @@ def test_lengths_share_their_weights(quantized):
     assert (quantized / "length-24.safetensors").stat().st_size < (quantized / "model.safetensors").stat().st_size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [24, 32])
 def test_the_nets_are_litert_byte_for_byte(quantized, tmp_path, length):
     ids = np.random.default_rng(0).integers(0, 100, (1, length)).astype(np.int32)
