@@ -101,6 +101,11 @@ def _needing_torch() -> list[str]:
 collect_ignore = [] if importlib.util.find_spec("torch") else _needing_torch()
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the 20,000 rows of torch's databases, all of which are slow, where slow tests do not run."""
+    return True if collection_path == HERE / "database" and config.getoption("markexpr") == "not slow" else None
+
+
 _generators: dict[str, tuple[np.random.Generator, dict]] = {}  # those of test modules, with their state after import
 
 

@@ -125,7 +125,12 @@ def test_ranks_are_those_of_the_architecture_page():
 
 
 def definitions(code: ast.AST, *kinds: type) -> list:
-    return [node for node in ast.walk(code) if isinstance(node, kinds)]
+    return [node for node in every_node(code) if isinstance(node, kinds)]
+
+
+@functools.cache
+def every_node(code: ast.AST) -> list[ast.AST]:
+    return list(ast.walk(code))
 
 
 def test_no_file_and_no_function_is_too_long_and_no_folder_is_a_drawer(parsed):

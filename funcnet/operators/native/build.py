@@ -7,6 +7,7 @@ XLA, the compiler with its options, and the processor.
 import contextlib
 import hashlib
 import importlib.util
+import itertools
 import os
 import platform
 import shlex
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +26,7 @@ import platformdirs
 __all__ = ["Built", "Library", "build"]
 
 FOLDER = Path(__file__).parent
-OPTIONS = ("-std=c++20", "-O3", "-march=native", "-shared", "-fPIC", "-w")
+OPTIONS = ("-std=c++20", "-O3", "-march=native", "-fPIC", "-w")
 LIBRARY, FAILURE = "library.so", "failure.txt"
 COMPILERS = ("g++", "clang++", "c++")
 SHOWN = 8  # lines of a compiler's message
@@ -52,13 +54,13 @@ class Library:
         """Return its files, with the headers of this folder."""
         return [*(FOLDER / file for file in self.files), *sorted(FOLDER.glob("*.h"))]
 
-    def options(self) -> list[str]:
-        """Return the options that the package needs. They follow the sources on the command line, because linkers
-        require this order.
+    def options(self) -> tuple[list[str], list[str]]:
+        """Return the options that the package needs: those of the compiler and those of the linker. The latter follow
+        the objects on the command line, because linkers require this order.
         """
         root = Path(sys.prefix)
-        more = [f"-I{root / 'include'}", f"-L{root / 'lib'}", f"-l{self.links}", f"-Wl,-rpath,{root / 'lib'}"]
-        return more if self.package else []
+        linking = [f"-L{root / 'lib'}", f"-l{self.links}", f"-Wl,-rpath,{root / 'lib'}"]
+        return ([f"-I{root / 'include'}"], linking) if self.package else ([], [])
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ def _digest(one: Library, command: list[str], version: str) -> str:
     own = [Path(sys.prefix, "include", one.header)] if one.package else []
     for file in [*one.sources(), *headers, *own]:
         found.update(file.read_bytes())
-    for text in (*command, version, *OPTIONS, *one.options(), _processor()):
+    for text in (*command, version, *OPTIONS, *itertools.chain(*one.options()), _processor()):
         found.update(text.encode() + b"\0")
     return found.hexdigest()
 
@@ -178,20 +180,39 @@ def _compile(one: Library, command: list[str], place: Path) -> None:
     print(line, file=sys.stderr, flush=True)
     folder = Path(tempfile.mkdtemp(dir=place.parent))
     try:
-        arguments = [*OPTIONS, f"-I{jax.ffi.include_dir()}", "-o", str(folder / LIBRARY)]
-        arguments += [*(str(FOLDER / file) for file in one.files), *one.options()]
-        try:
-            done = subprocess.run([*command, *arguments], capture_output=True, text=True, errors="replace", timeout=600)
-            message = done.stderr or f"exit code {done.returncode}" if done.returncode else ""
-        except subprocess.TimeoutExpired:
-            message = "no result after 600 s"
-        if message:
+        if message := _objects_and_library(one, command, folder):
             (folder / LIBRARY).unlink(missing_ok=True)
             (folder / FAILURE).write_text(_first_lines(message, SHOWN), "utf-8")
         folder.rename(place)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def _objects_and_library(one: Library, command: list[str], folder: Path) -> str:
+    """Compile the sources at the same time, and link them. Return the compiler's message if it fails, otherwise ""."""
+    compiling, linking = one.options()
+    objects = [folder / Path(file).with_suffix(".o") for file in one.files]
+    steps = [
+        [*command, *OPTIONS, f"-I{jax.ffi.include_dir()}", *compiling, "-c", str(FOLDER / file), "-o", str(target)]
+        for file, target in zip(one.files, objects, strict=True)
+    ]
+    with ThreadPoolExecutor(len(steps)) as threads:
+        message = next(filter(None, threads.map(_failure, steps)), "")
+    library = folder / LIBRARY
+    message = message or _failure([*command, "-shared", "-o", str(library), *map(str, objects), *linking])
+    for path in objects:
+        path.unlink(missing_ok=True)
+    return message
+
+
+def _failure(command: list[str]) -> str:
+    """Run a command, and return its message if it fails, otherwise ""."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=600)
+    except subprocess.TimeoutExpired:
+        return "no result after 600 s"
+    return done.stderr or f"exit code {done.returncode}" if done.returncode else ""
 
 
 def _first_lines(text: str, count: int) -> str:
