@@ -105,8 +105,12 @@ def _fetch(module: str) -> None:
 
 
 def _data() -> int:
+    return _tests(*_parts("tests/data", "torch_tests"), "tests/text", "tests/tasks/pretraining_data")
+
+
+def _loaders() -> int:
     _fetch("tests.data.torch_tests.source")
-    return _tests("tests/data", "tests/text", "tests/tasks/pretraining_data")
+    return _tests("tests/data/torch_tests")
 
 
 def _porting() -> int:
@@ -120,28 +124,30 @@ def _export() -> int:
             "no Chromium was found; expected one of "
             f"{', '.join(BROWSERS)}. Run apt-get install chromium, or set FUNCNET_CHROMIUM to a browser."
         )
-    parts = sorted(path for path in (ROOT / "tests/export").glob("*") if _has_tests(path, ("tflite",)))
-    return _tests(*(str(path.relative_to(ROOT)) for path in parts), "tests/loops")
+    return _tests(*_parts("tests/export", "tflite"), "tests/loops")
 
 
 def _docs() -> int:
     _fetch("tests.porting.packages")
-    passed = _tests(*(str(p.relative_to(ROOT)) for p in sorted((ROOT / "tests").glob("test_*.py"))), "funcnet")
+    passed = _tests(*_files("tests"), "funcnet")
     with tempfile.TemporaryDirectory() as out:  # the tests of `funcnet` have run the examples
         _run(["sh", "scripts/reference.sh", "--no-examples", "--out", f"{out}/reference"])
     return passed
 
 
-def _tasks() -> int:
-    return _tests("tests/cli", *_tasks_besides("pretraining_data", "quantizing"))
+def _files(folder: str) -> list[str]:
+    """Return the test files of a folder, without those of its folders."""
+    return [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / folder).glob("test_*.py"))]
 
 
-def _tasks_besides(*folders: str) -> list[str]:
-    return [str(p.relative_to(ROOT)) for p in sorted((ROOT / "tests/tasks").glob("*")) if _has_tests(p, folders)]
+def _folders(folder: str, *besides: str) -> list[str]:
+    """Return the folders of a folder, without some."""
+    names = sorted(path.name for path in (ROOT / folder).iterdir() if path.is_dir())
+    return [f"{folder}/{name}" for name in names if name not in (*besides, "__pycache__")]
 
 
-def _has_tests(path: Path, besides: tuple[str, ...]) -> bool:
-    return path.name.startswith("test_") or (path.is_dir() and path.name not in (*besides, "__pycache__"))
+def _parts(folder: str, *besides: str) -> list[str]:
+    return [*_files(folder), *_folders(folder, *besides)]
 
 
 @contextlib.contextmanager
@@ -211,10 +217,11 @@ AREAS = {
         lambda: _tests("tests/functional", "tests/nn/test_layers.py", FUNCNET_NATIVE="0", **QUICK),
     ),
     "data": Area(
-        "loaders, corpora, torch's test file of loaders",
+        "loaders, corpora, data for pretraining",
         "funcnet/data funcnet/text funcnet/tasks/pretraining_data funcnet/files.py",
         _data,
     ),
+    "loaders": Area("torch's test file of loaders", "funcnet/data", _loaders),
     "runs": Area(
         "whole runs: kills in every phase, what is refused, recovery",
         "funcnet/train funcnet/parallel funcnet/optim funcnet/data",
@@ -226,10 +233,15 @@ AREAS = {
         lambda: _tests("tests/parallel"),
     ),
     "tasks": Area(
-        "every task and command: kills, interrupts, full runs",
-        "funcnet/tasks funcnet/cli funcnet/heads funcnet/train funcnet/settings.py funcnet/arguments.py "
-        "funcnet/losses.py funcnet/files.py funcnet/figures.py funcnet/table.py",
-        _tasks,
+        "each task: full runs, kills, interrupts",
+        "funcnet/tasks funcnet/heads funcnet/train funcnet/losses.py",
+        lambda: _tests(*_folders("tests/tasks", "pretraining_data", "quantizing")),
+    ),
+    "commands": Area(
+        "every command: killed and resumed, on a mesh, replayed",
+        "funcnet/tasks funcnet/cli funcnet/train funcnet/settings.py funcnet/arguments.py funcnet/files.py "
+        "funcnet/figures.py funcnet/table.py",
+        lambda: _tests("tests/cli", *_files("tests/tasks")),
     ),
     "models": Area(
         "checkpoints, parity with published models, serving, scikit-learn",

@@ -107,42 +107,70 @@ def test_a_killed_run_resumes_to_the_same_bytes(tmp_path):
     assert (cut / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
 
 
-@pytest.mark.slow
-def test_accuracy_of_a_full_run_here_and_in_torch(tmp_path, monkeypatch):
-    """The default run, and the same recipe in torch from the same start with the same batches."""
+def in_torch(seed, steps, dtype):
+    """The net and the losses of the default recipe, from the start and with the batches of `funcnet train-images`."""
     torch = pytest.importorskip("torch")  # the other tests of this file do not need torch
     from tests.models import torch_resnet
 
-    config = compose(ImageSettings, out=tmp_path / "run")
-    net = resnet.resnet18(num_classes=10, in_channels=1, small_images=True)
-    monkeypatch.setattr(ImageTask, "_network", lambda task: net)
-    assert run_here("train-images", "--out", config.run.out) == 0
-    ours = json.loads((config.run.out / "eval.json").read_text())["accuracy"]
-
-    theirs = torch_resnet.resnet18(num_classes=10, in_channels=1, small_images=True)
-    start = net.state_dict(*net.init(jax.random.key(config.run.seed)))
-    theirs.load_state_dict({name: torch.tensor(np.array(value)) for name, value in start.items()})
-    decayed, plain = ([p for p in theirs.parameters() if (p.ndim > 1) is wanted] for wanted in (True, False))
+    config = compose(ImageSettings, out=Path("unused"), seed=seed)
+    ours = resnet.resnet18(num_classes=10, in_channels=1, small_images=True)
+    net = torch_resnet.resnet18(num_classes=10, in_channels=1, small_images=True)
+    start = ours.state_dict(*ours.init(jax.random.key(seed)))
+    net.load_state_dict({name: torch.tensor(np.array(value)) for name, value in start.items()})
+    net.to(getattr(torch, dtype)).train()
+    decayed, plain = ([p for p in net.parameters() if (p.ndim > 1) is wanted] for wanted in (True, False))
     groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": plain}]
     optimizer = torch.optim.SGD(groups, lr=config.learning_rate, momentum=0.9, nesterov=True)
     schedule = optim.warmup_linear_decay(config.learning_rate, round(config.warmup * config.steps), config.steps)
-    data = open_images(None)
-    training, test = data.train, data.test
-    loader = DataLoader(training, config.loop.batch_size, shuffle=True, seed=config.run.seed, drop_last=True)
-    theirs.train()
-    for number, batch in enumerate(loader.batches(0, config.steps)):
+    loader = DataLoader(open_images(None).train, config.loop.batch_size, shuffle=True, seed=seed, drop_last=True)
+    losses = []
+    for number, batch in enumerate(loader.batches(0, steps)):
         for group in optimizer.param_groups:
             group["lr"] = float(schedule(number))
         optimizer.zero_grad()
-        logits = theirs(torch.tensor(batch["image"]))
-        torch.nn.functional.cross_entropy(logits, torch.tensor(batch["label"]).long()).backward()
+        logits = net(torch.tensor(batch["image"], dtype=getattr(torch, dtype)))
+        loss = torch.nn.functional.cross_entropy(logits, torch.tensor(batch["label"]).long())
+        loss.backward()
         optimizer.step()
-    theirs.eval()
-    with torch.no_grad():
-        guesses = theirs(torch.tensor(test.columns["image"])).argmax(1).numpy()
-    torchs = float((guesses == test.columns["label"]).mean())
-    print(f"test accuracy after {config.steps} steps: funcnet {ours:.4f}, torch {torchs:.4f}")
-    assert ours > 0.97 and torchs > 0.97
+        losses.append(loss.item())
+    return net, losses
+
+
+@pytest.mark.slow
+def test_the_first_steps_are_those_of_torch():
+    """In float64, because each step amplifies rounding."""
+    config, steps = compose(ImageSettings, out=Path("unused")), 12
+    net = resnet.resnet18(num_classes=10, in_channels=1, small_images=True)
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):  # optax needs standard promotion
+        task = ImageTask(config, Context(make_layout({"data": 1}), WIDE, Interruption()), net)
+        step = jax.jit(make_step(task.objective, task.counts, task.optimizer, precision=WIDE))
+        now = create(*(tree.cast(part, "float64") for part in net.init(jax.random.key(0))), task.optimizer)
+        ours = []
+        for batch in task.loader.batches(0, steps):
+            now, metrics = step(now, {**batch, "image": batch["image"].astype(np.float64)}, jax.random.key(1))
+            ours.append(float(metrics["loss"]))
+    theirs = in_torch(0, steps, "float64")[1]
+    print(np.abs(np.array(ours) / theirs - 1))
+    assert min(ours) < 0.5 * ours[0]
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_accuracy_of_full_runs_here_and_in_torch(tmp_path, monkeypatch):
+    """Each run amplifies rounding, and one image of the 360 is 0.3 points: means over three seeds are compared."""
+    torch = pytest.importorskip("torch")
+    net = resnet.resnet18(num_classes=10, in_channels=1, small_images=True)
+    monkeypatch.setattr(ImageTask, "_network", lambda task: net)
+    test, found = open_images(None).test, []
+    for seed in range(3):
+        assert run_here("train-images", "--out", tmp_path / str(seed), "--seed", seed) == 0
+        ours = json.loads((tmp_path / str(seed) / "eval.json").read_text())["accuracy"]
+        theirs, _ = in_torch(seed, compose(ImageSettings, out=Path("unused")).steps, "float32")
+        with torch.no_grad():
+            guesses = theirs.eval()(torch.tensor(test.columns["image"])).argmax(1).numpy()
+        found.append((ours, float((guesses == test.columns["label"]).mean())))
+    print(f"test accuracies, funcnet and torch: {np.array(found).round(4).tolist()}")
+    assert np.mean(found, axis=0).min() > 0.97
 
 
 @pytest.mark.slow
