@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import jax
 import matplotlib.image
 import numpy as np
 import pytest
@@ -110,6 +111,26 @@ print(len(hits))
     ]
     assert [run.returncode for run in runs] == [0, 0], runs[0].stderr
     assert int(runs[0].stdout) == 0 < int(runs[1].stdout)
+
+
+def test_a_cache_that_is_too_large_loses_what_was_not_used_for_the_longest_time(tmp_path, monkeypatch):
+    """Of every instruction set. The user's own files stay, and a program that another run has removed is no error."""
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    monkeypatch.setattr(jax.config, "update", lambda *_: None)
+    for place, used in (("a/new-cache", 30), ("b/old-cache", 10), ("b/older-cache", 5), ("a/used-cache", 40), ("c", 1)):
+        path = tmp_path / place
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(bytes(100))
+        os.utime(path, (used, 2))  # read then, and written long ago
+    (tmp_path / "b" / "removed-cache").symlink_to(tmp_path / "nothing")
+    left = lambda: sorted(path.name for path in tmp_path.rglob("*") if path.is_file())
+    compilation_cache.limit_size(tmp_path, 400)
+    assert left() == ["c", "new-cache", "old-cache", "older-cache", "used-cache"]
+    compilation_cache.limit_size(tmp_path, 250)
+    assert left() == ["c", "new-cache", "used-cache"]
+    monkeypatch.setattr(compilation_cache, "MAX_BYTES", 100)
+    assert compilation_cache.enable(tmp_path) is not None
+    assert left() == ["c", "used-cache"]
 
 
 def test_a_cache_that_cannot_be_written_is_not_used(tmp_path, monkeypatch):
