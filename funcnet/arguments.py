@@ -39,27 +39,31 @@ def shown(value: object) -> str:
     """Return a short description of a value, for an error message.
 
     >>> import numpy as np
-    >>> shown("8"), shown(np.zeros((2, 3), np.float32)), shown({"data": 8}), shown([1, 2])
-    ("'8'", 'an array float32[2, 3]', "{'data': 8}", '[1, 2]')
+    >>> shown("8"), shown(np.zeros((2, 3), np.float32)), shown({"data": 8}), shown(np.float64(1.5))
+    ("'8'", 'an array float32[2, 3]', "{'data': 8}", '1.5')
     """
     kind = type(value)
     if isinstance(value, np.generic):
-        return repr(value)
+        return repr(value.item()) if value.dtype.kind in "SU" else str(value)
     if hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type):
-        what = "a torch tensor" if kind.__module__.startswith("torch") else "an array"
+        arrays = {"torch": "a torch tensor", "numpy": "an array", "jax": "an array", "jaxlib": "an array"}
+        what = arrays.get(_root(value), f"a {kind.__name__}")
         return f"{what} {str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
     if inspect.isfunction(value) or inspect.ismethod(value):
         return f"the function {value.__name__}"
     if isinstance(value, list | tuple | dict) and any(hasattr(leaf, "shape") for leaf in _values(value)):
         return f"a {kind.__name__} of {', '.join(map(shown, list(_values(value))[:3]))}"
-    text = repr(value)
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    unknown = f"an object of the class {kind.__module__}.{kind.__qualname__}"
+    text = unknown if kind.__repr__ is object.__repr__ else repr(value)  # object's would print an address
     if len(text) <= LONGEST and "\n" not in text:
         return text
     if isinstance(value, str):
         return f"{text[:LONGEST]}…"
     if isinstance(value, list | tuple | dict | set | bytes):
         return f"a {kind.__name__} with {len(value)} items"
-    return f"an object of the class {kind.__module__}.{kind.__qualname__}"
+    return unknown
 
 
 def expect(is_right: object, where: str, name: str, expected: str, value: object, advice: str = "") -> None:

@@ -13,7 +13,7 @@ COVERED_BY = {
     "cli/predict.py": "tasks/finetuning/test_task.py",
     "cli/resume.py": "tasks/pretraining/test_task.py tasks/finetuning/test_task.py",
     "comparison/{against_torch,comparison_table,differences,recorded_runs,torch_objects}.py": "test_comparison.py",
-    "data/arguments.py": "data/test_dataloader.py data/torch_tests/test_torch_tests.py",
+    "data/loader_arguments.py": "data/test_dataloader.py data/torch_tests/test_torch_tests.py",
     "data/checks.py": "data/test_wrong_calls.py",
     "data/describe.py": "data/test_dataset.py",
     "data/distributed.py": "data/test_sampler.py",

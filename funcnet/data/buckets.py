@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from funcnet.data.checks import require_bool, require_int, require_numbers, require_positive, shown
+from funcnet.arguments import boolean, integer, shown
+from funcnet.data.checks import require_numbers, require_positive
 from funcnet.data.collate import default_collate
 from funcnet.data.hashed_draws import permute
 from funcnet.data.sampler import Sampler
@@ -58,8 +59,8 @@ class BucketBatchSampler(Sampler[list[int]]):
             )
         require_positive("BucketBatchSampler", "batch_size", batch_size)
         _check_boundaries("BucketBatchSampler", boundaries)
-        require_bool("BucketBatchSampler", "shuffle", shuffle)
-        require_int("BucketBatchSampler", "seed", seed)
+        boolean("BucketBatchSampler", "shuffle", shuffle)
+        integer("BucketBatchSampler", "seed", seed)
         if self.lengths.size and self.lengths.max() > boundaries[-1]:
             place = int(self.lengths.argmax())
             raise ValueError(
@@ -171,8 +172,8 @@ def bucket_lengths(lengths: NDArray[np.int64], longest: int, most: int = 4) -> l
         [8, 32, 64]
     """
     require_numbers("bucket_lengths", "lengths", np.asarray(lengths)[:1] if np.ndim(lengths) == 1 else lengths)
-    require_int("bucket_lengths", "longest", longest, least=1)
-    require_int("bucket_lengths", "most", most, least=1)
+    integer("bucket_lengths", "longest", longest, 1)
+    integer("bucket_lengths", "most", most, 1)
     rounded = np.minimum(-(-np.maximum(lengths, 1) // STEP) * STEP, longest)
     sizes, counts = np.unique(rounded, return_counts=True)
     total = np.concatenate([[0], np.cumsum(counts)])

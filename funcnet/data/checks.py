@@ -1,4 +1,4 @@
-"""Checks of arguments. Each error names the function, the argument, what was expected, and what was given."""
+"""Checks of datasets and of other arguments that only loading has. Each error says what was expected and given."""
 
 from __future__ import annotations
 
@@ -7,40 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from funcnet.arguments import is_integer, shown
 from funcnet.data.sharing import is_iterable_dataset
 
 __all__ = [
     "refuse_class",
     "refuse_generator",
     "refuse_loader",
-    "require_bool",
     "require_datasets",
-    "require_function",
-    "require_int",
     "require_items",
     "require_iterable",
     "require_numbers",
     "require_positive",
-    "shown",
 ]
-
-
-def require_int(where: str, name: str, value: Any, least: int | None = None) -> int:
-    """Return an argument as an int.
-
-    Raises:
-        TypeError: if it is not an integer of Python or NumPy.
-        ValueError: if it is below `least`.
-
-    Example:
-        >>> require_int("f", "depth", np.int64(3), least=1)
-        3
-    """
-    if not hasattr(value, "__index__") or isinstance(value, bool | np.bool_) or np.ndim(value):
-        raise TypeError(f"{where}: {name} is not an integer; expected int, got {shown(value)}.")
-    if least is not None and value < least:
-        raise ValueError(f"{where}: {name} is too small; expected at least {least}, got {value}.")
-    return int(value)
 
 
 def require_positive(where: str, name: str, value: Any) -> None:
@@ -53,29 +32,8 @@ def require_positive(where: str, name: str, value: Any) -> None:
     Traceback (most recent call last):
     ValueError: BatchSampler: batch_size should be a positive integer value, but got batch_size=0.
     """
-    if not hasattr(value, "__index__") or isinstance(value, bool | np.bool_) or np.ndim(value) or value < 1:
-        raise ValueError(f"{where}: {name} should be a positive integer value, but got {name}={value!r}.")
-
-
-def require_bool(where: str, name: str, value: object, *, or_none: bool = False) -> None:
-    """Raise a TypeError if an argument is not a bool, or None if `or_none` is True.
-
-    Example:
-        >>> require_bool("f", "shuffle", None, or_none=True)
-    """
-    if not isinstance(value, bool | np.bool_) and not (or_none and value is None):
-        expected = "True, False or None" if or_none else "True or False"
-        raise TypeError(f"{where}: {name} is not a bool; expected {expected}, got {shown(value)}.")
-
-
-def require_function(where: str, name: str, value: object) -> None:
-    """Raise a TypeError if an argument is neither a function nor None.
-
-    Example:
-        >>> require_function("f", "transform", None)
-    """
-    if value is not None and not callable(value):
-        raise TypeError(f"{where}: {name} is not a function; expected a callable or None, got {shown(value)}.")
+    if not is_integer(value) or value < 1:
+        raise ValueError(f"{where}: {name} should be a positive integer value, but got {name}={shown(value)}.")
 
 
 def require_numbers(where: str, name: str, values: Any) -> None:
@@ -192,19 +150,3 @@ def require_unmasked(where: str, name: str, array: Any) -> None:
             f"{where}: {name} has masked values; expected a value in every place, got {np.ma.count_masked(array)} of "
             f"{array.size} masked. Fill them with `array.filled(value)`, or drop these rows."
         )
-
-
-def shown(value: object) -> str:
-    """Return a short text that shows a value in an error message.
-
-    Example:
-        >>> shown(np.zeros((2, 3))), shown("a"), shown(int)
-        ('ndarray of shape (2, 3)', "'a'", 'the class int')
-    """
-    if isinstance(value, type):
-        return f"the class {value.__name__}"
-    if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return f"{type(value).__name__} of shape {tuple(value.shape)}"
-    if value is None or isinstance(value, str | bytes | int | float | list | tuple):
-        return f"{value!r:.60}"
-    return type(value).__name__

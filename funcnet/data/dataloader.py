@@ -14,7 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from funcnet.data.arguments import (
+from funcnet.arguments import function, integer
+from funcnet.data.checks import refuse_generator
+from funcnet.data.collate import default_collate, default_convert
+from funcnet.data.describe import describe
+from funcnet.data.endless import EndlessLoader
+from funcnet.data.fetch import IterableFetcher, MapFetcher, Rows
+from funcnet.data.gather import Items, items_of
+from funcnet.data.global_draws_warning import DrawsWarning
+from funcnet.data.hashed_draws import draw_bits
+from funcnet.data.iterator import BatchIterator, Keep, PlannedTask, Position, StreamIterator
+from funcnet.data.loader_arguments import (
     check_arguments,
     check_context,
     check_types,
@@ -24,15 +34,6 @@ from funcnet.data.arguments import (
     require_steps,
     warn_of_length,
 )
-from funcnet.data.checks import refuse_generator, require_function, require_int
-from funcnet.data.collate import default_collate, default_convert
-from funcnet.data.describe import describe
-from funcnet.data.endless import EndlessLoader
-from funcnet.data.fetch import IterableFetcher, MapFetcher, Rows
-from funcnet.data.gather import Items, items_of
-from funcnet.data.global_draws_warning import DrawsWarning
-from funcnet.data.hashed_draws import draw_bits
-from funcnet.data.iterator import BatchIterator, Keep, PlannedTask, Position, StreamIterator
 from funcnet.data.make_workers import Context, make_workers
 from funcnet.data.plan import BatchPlan, IteratedPlan, make_plan, smallest_size
 from funcnet.data.positions import check_position, states_after, stream_position
@@ -131,7 +132,7 @@ class DataLoader:
         refuse_generator("DataLoader", generator)
         self.is_iterable = is_iterable_style(dataset)
         flags = {"drop_last": drop_last, "persistent_workers": persistent_workers, "in_order": in_order}
-        functions = {"collate_fn": collate_fn, "worker_init_fn": worker_init_fn}
+        functions = {"collate_fn(items)": collate_fn, "worker_init_fn(worker)": worker_init_fn}
         check_arguments(
             dataset, batch_size, shuffle, sampler, batch_sampler, num_workers, drop_last, timeout, prefetch_factor,
             persistent_workers, is_iterable=self.is_iterable,
@@ -201,7 +202,7 @@ class DataLoader:
 
     def epoch(self, number: int = 0) -> Iterator[Any]:
         """Return an iterator over all batches of one epoch, which does not change the position of the loader."""
-        number = require_int("DataLoader.epoch", "number", number, least=0)
+        number = integer("DataLoader.epoch", "number", number, 0)
         refuse_override(self, DataLoader, "epoch")
         if self.is_iterable:
             return self._stream(own_copy(self.dataset), number, None, lambda position: None)
@@ -221,8 +222,8 @@ class DataLoader:
         """
         require_steps(self.is_iterable, self._about["dataset"])
         refuse_override(self, DataLoader, "batches")
-        start = require_int("DataLoader.batches", "start", start, least=0)
-        stop = None if stop is None else require_int("DataLoader.batches", "stop", stop)
+        start = integer("DataLoader.batches", "start", start, 0)
+        stop = None if stop is None else integer("DataLoader.batches", "stop", stop)
         self.require_batches()
         return self._read(self._steps(start, stop), lambda position: None, start // len(self))
 
@@ -241,14 +242,15 @@ class DataLoader:
         """Make later iterators read only the rows `rows(n)` of each batch of n rows. If `rows` is None, later iterators
         read all rows. The position of the loader still counts complete batches.
         """
-        require_function("DataLoader.read_rows", "rows", rows)
+        if rows is not None:
+            function("DataLoader.read_rows", "rows", rows, "rows(n)")
         self._rows = rows
 
     def position(self, step: int) -> Position:
         """Return the loader's position before the batch of a step. Steps are counted from 0 over all epochs. The only
         step of an iterable dataset is 0. For other steps, a TypeError is raised.
         """
-        step = require_int("DataLoader.position", "step", step, least=0)
+        step = integer("DataLoader.position", "step", step, 0)
         if self.is_iterable:
             if step:
                 raise TypeError(f"DataLoader: an iterable dataset has no steps; expected step 0, got {step}.")

@@ -17,7 +17,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from funcnet.data.checks import require_datasets, require_items, require_iterable, require_unmasked, shown
+from funcnet.arguments import shown
+from funcnet.data.checks import require_datasets, require_items, require_iterable, require_unmasked
 from funcnet.data.collate import from_torch, is_torch
 from funcnet.data.gather import Items, check_bounds
 from funcnet.data.item_rng import begin_draws_again, draws_so_far, read_each

@@ -8,7 +8,7 @@ from collections.abc import Sized
 import numpy as np
 from numpy.typing import NDArray
 
-from funcnet.data.checks import require_bool, require_int
+from funcnet.arguments import boolean, integer
 from funcnet.data.hashed_draws import permute
 from funcnet.data.sampler import OrderedSampler, require_sized
 
@@ -58,11 +58,11 @@ class DistributedSampler(OrderedSampler):
             num_replicas = (jax.process_count() if jax else 1) if num_replicas is None else num_replicas
             rank = (jax.process_index() if jax else 0) if rank is None else rank
         require_sized("DistributedSampler", "dataset", dataset)
-        require_int("DistributedSampler", "num_replicas", num_replicas, least=1)
-        require_int("DistributedSampler", "rank", rank)
-        require_int("DistributedSampler", "seed", seed)
+        integer("DistributedSampler", "num_replicas", num_replicas, 1)
+        integer("DistributedSampler", "rank", rank)
+        integer("DistributedSampler", "seed", seed)
         for name, flag in {"shuffle": shuffle, "drop_last": drop_last}.items():
-            require_bool("DistributedSampler", name, flag)
+            boolean("DistributedSampler", name, flag)
         if not 0 <= rank < num_replicas:
             raise ValueError(
                 f"DistributedSampler: Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]."

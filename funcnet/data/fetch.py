@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from funcnet.data.checks import shown
+from funcnet.arguments import shown
 from funcnet.data.describe import describe
 from funcnet.data.gather import Items, items_of, reader_of
 from funcnet.data.item_rng import Reading, begin_draws_again, read_each

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from funcnet.data.checks import require_iterable, require_unmasked, shown
+from funcnet.arguments import shown
+from funcnet.data.checks import require_iterable, require_unmasked
 
 __all__ = ["Joined"]
 

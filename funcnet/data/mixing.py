@@ -21,7 +21,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from funcnet.data.checks import require_bool, require_datasets, require_int, require_iterable, require_numbers
+from funcnet.arguments import boolean, integer
+from funcnet.data.checks import require_datasets, require_iterable, require_numbers
 from funcnet.data.dataset import Dataset
 from funcnet.data.gather import Items, items_of
 from funcnet.data.hashed_draws import draw_bits, permute
@@ -165,9 +166,9 @@ class MixedDataset(Dataset[Any]):
     ):
         require_datasets("MixedDataset", datasets)
         _check_sources("MixedDataset", datasets, weights)
-        require_int("MixedDataset", "seed", seed)
-        require_bool("MixedDataset", "shuffle", shuffle)
-        length = None if length is None else require_int("MixedDataset", "length", length)
+        integer("MixedDataset", "seed", seed)
+        boolean("MixedDataset", "shuffle", shuffle)
+        length = None if length is None else integer("MixedDataset", "length", length)
         lengths = [len(dataset) for dataset in datasets]
         if min(lengths) < 1 or (length is not None and length < 1):
             raise ValueError(
@@ -284,7 +285,7 @@ class MixedIterableDataset(ResumableDataset):
         for place, dataset in enumerate(datasets):
             require_iterable("MixedIterableDataset", f"datasets[{place}]", dataset, "an iterable dataset")
         _check_sources("MixedIterableDataset", datasets, weights)
-        require_int("MixedIterableDataset", "seed", seed)
+        integer("MixedIterableDataset", "seed", seed)
         if stopping_strategy not in ("never", "first_exhausted", "all_exhausted"):
             raise ValueError(
                 "MixedIterableDataset: the stopping strategy is unknown; expected 'never', 'first_exhausted' or "

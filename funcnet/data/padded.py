@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from funcnet.data.checks import require_int
+from funcnet.arguments import integer
 from funcnet.data.dataloader import DataLoader
 
 __all__ = ["pad_batch", "padded_batches", "padded_rows"]
@@ -32,7 +32,7 @@ def pad_batch(batch: object, rows: int) -> tuple[Any, Any]:
         >>> pad_batch({"x": np.array([7, 8])}, 3)
         ({'x': array([7, 8, 7])}, array([ True,  True, False]))
     """
-    require_int("pad_batch", "rows", rows, least=1)
+    integer("pad_batch", "rows", rows, 1)
     found = {len(leaf) for leaf in _arrays(batch)}
     if len(found) != 1:
         got = f"{sorted(found)}" if found else "no array"

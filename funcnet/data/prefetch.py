@@ -9,7 +9,8 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
-from funcnet.data.checks import require_function, require_int, require_iterable
+from funcnet.arguments import function, integer
+from funcnet.data.checks import require_iterable
 from funcnet.data.worker import drain
 
 __all__ = ["Prefetcher"]
@@ -54,9 +55,10 @@ class Prefetcher(Generic[Item]):
         position: Callable[[], Any] | None = None,
     ):
         require_iterable("Prefetcher", "batches", batches, "an iterable of batches")
-        require_int("Prefetcher", "depth", depth, least=1)
-        require_function("Prefetcher", "transfer", transfer)
-        require_function("Prefetcher", "position", position)
+        integer("Prefetcher", "depth", depth, 1)
+        for name, value, form in (("transfer", transfer, "transfer(batch)"), ("position", position, "position()")):
+            if value is not None:
+                function("Prefetcher", name, value, form)
         self._queue: queue.Queue[tuple[str, Any, Any]] = queue.Queue(depth)
         self._position = None if position is None else position()
         self._stop = threading.Event()

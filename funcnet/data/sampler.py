@@ -13,7 +13,8 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from funcnet.data.checks import refuse_generator, require_int, require_items, require_iterable, require_positive, shown
+from funcnet.arguments import integer, shown
+from funcnet.data.checks import refuse_generator, require_items, require_iterable, require_positive
 from funcnet.data.hashed_draws import draw_bits, permute, to_integers, to_uniform
 
 __all__ = [
@@ -183,7 +184,7 @@ class RandomSampler(OrderedSampler):
     ):
         refuse_generator("RandomSampler", generator)
         require_sized("RandomSampler", "data_source", data_source)
-        require_int("RandomSampler", "seed", seed)
+        integer("RandomSampler", "seed", seed)
         if not isinstance(replacement, bool):
             raise TypeError(f"RandomSampler: replacement should be a boolean value, but got replacement={replacement}.")
         self.data_source, self.replacement, self.seed = data_source, replacement, seed
@@ -235,7 +236,7 @@ class SubsetRandomSampler(OrderedSampler):
     def __init__(self, indices: Sequence[int], generator: None = None, *, seed: int = 0):
         refuse_generator("SubsetRandomSampler", generator)
         require_items("SubsetRandomSampler", "indices", indices)
-        require_int("SubsetRandomSampler", "seed", seed)
+        integer("SubsetRandomSampler", "seed", seed)
         self.indices, self.seed = indices, seed
 
     @property
@@ -283,7 +284,7 @@ class WeightedRandomSampler(OrderedSampler):
         seed: int = 0,
     ):
         refuse_generator("WeightedRandomSampler", generator)
-        require_int("WeightedRandomSampler", "seed", seed)
+        integer("WeightedRandomSampler", "seed", seed)
         require_positive("WeightedRandomSampler", "num_samples", num_samples)
         if not isinstance(replacement, bool):
             raise ValueError(

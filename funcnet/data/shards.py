@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from funcnet.arguments import boolean, function, integer, shown
 from funcnet.data.arrow import read_columns
 from funcnet.data.arrow_values import column_values, require_distinct
-from funcnet.data.checks import require_bool, require_function, require_int, require_iterable, shown
+from funcnet.data.checks import require_iterable
 from funcnet.data.hashed_draws import permute
 from funcnet.data.resumable import ResumableDataset
 from funcnet.data.tfrecord import read_examples
@@ -98,10 +99,11 @@ class ShardDataset(ResumableDataset):
             raise TypeError(
                 f"ShardDataset: paths has an entry that is no path; expected str or Path, got {shown(wrong)}."
             )
-        require_function("ShardDataset", "read", read)
-        require_bool("ShardDataset", "shuffle", shuffle)
+        if read is not None:
+            function("ShardDataset", "read", read, "read(path)")
+        boolean("ShardDataset", "shuffle", shuffle)
         for name, number in {"seed": seed, "num_replicas": num_replicas, "rank": rank}.items():
-            require_int("ShardDataset", name, number)
+            integer("ShardDataset", name, number)
         self.paths = tuple(sorted(os.fspath(path) for path in paths))
         if len(set(self.paths)) < len(self.paths):
             repeated = next(path for path, after in itertools.pairwise(self.paths) if path == after)

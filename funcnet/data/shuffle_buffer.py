@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from funcnet.data.checks import require_int, require_iterable
+from funcnet.arguments import integer
+from funcnet.data.checks import require_iterable
 from funcnet.data.hashed_draws import draw_bits, permute
 from funcnet.data.item_rng import unread
 from funcnet.data.resumable import Cursor, ResumableDataset
@@ -59,8 +60,8 @@ class ShuffleBuffer(ResumableDataset):
     def __init__(self, source: Iterable[Any], buffer_size: int, *, seed: int = 0):
         super().__init__()
         require_iterable("ShuffleBuffer", "source", source, "an iterable dataset")
-        require_int("ShuffleBuffer", "buffer_size", buffer_size, least=1)
-        require_int("ShuffleBuffer", "seed", seed)
+        integer("ShuffleBuffer", "buffer_size", buffer_size, 1)
+        integer("ShuffleBuffer", "seed", seed)
         self.source, self.buffer_size, self.seed = source, buffer_size, seed
 
     def __copy__(self) -> ShuffleBuffer:

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from funcnet.data.checks import refuse_generator, require_int, require_items, require_numbers, shown
+from funcnet.arguments import integer, shown
+from funcnet.data.checks import refuse_generator, require_items, require_numbers
 from funcnet.data.dataset import Dataset
 from funcnet.data.gather import Items, SizedItems
 from funcnet.data.hashed_draws import permute
@@ -94,7 +95,7 @@ def random_split(
     refuse_generator("random_split", generator)
     require_items("random_split", "dataset", dataset)
     require_numbers("random_split", "lengths", lengths)
-    require_int("random_split", "seed", seed)
+    integer("random_split", "seed", seed)
     size = len(dataset)
     counts: list[Any] = list(lengths)
     if math.isclose(sum(counts), 1) and sum(counts) <= 1:
@@ -117,7 +118,7 @@ def random_split(
             f"{size}, got {sum(counts)}."
         )
     for place, count in enumerate(counts):
-        require_int("random_split", f"lengths[{place}]", count, least=0)
+        integer("random_split", f"lengths[{place}]", count, 0)
     order = permute(range(size), size, seed=seed, epoch=0).tolist() if size else []
     ends = list(itertools.accumulate(int(count) for count in counts))
     return [Subset(dataset, order[end - int(count) : end]) for end, count in zip(ends, counts, strict=True)]

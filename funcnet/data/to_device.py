@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from funcnet.data.checks import require_int, require_iterable, shown
+from funcnet.arguments import integer, shown
+from funcnet.data.checks import require_iterable
 from funcnet.data.padded import pad_batch
 from funcnet.data.prefetch import Prefetcher
 
@@ -70,9 +71,9 @@ def prefetch_to_device(
             "prefetch_to_device: layout is not a layout; expected what funcnet.parallel.make_layout returns, or None, "
             f"got {shown(layout)}."
         )
-    require_int("prefetch_to_device", "depth", depth, least=1)
+    integer("prefetch_to_device", "depth", depth, 1)
     if batch_size is not None:
-        require_int("prefetch_to_device", "batch_size", batch_size, least=1)
+        integer("prefetch_to_device", "batch_size", batch_size, 1)
     size = batch_size or getattr(loader, "batch_size", None) or _size_of(getattr(loader, "batch_sampler", None))
     if size is None:
         raise ValueError(

@@ -11,8 +11,8 @@ import numpy as np
 from funcnet import nn
 from funcnet.arguments import expect, shown
 from funcnet.data import ArrayDataset, DataLoader, Subset, TensorDataset, default_collate
-from funcnet.data.arguments import is_iterable_style
 from funcnet.data.gather import Arrays, Items, items_of, reader_of
+from funcnet.data.loader_arguments import is_iterable_style
 from funcnet.files import bytes_digest
 from funcnet.train.batch_shapes import describe_shapes, digest_of_arrays
 from funcnet.train.batches import OpenedBatches

@@ -69,10 +69,10 @@ def test_a_dataset_smaller_than_a_batch_is_said():
     [
         (lambda: list(DataLoader([1, None], 2)), r"different types; expected numbers like 1, got None"),
         (lambda: list(DataLoader([1, "a"], 2)), r"different types; expected numbers like 1, got 'a'"),
-        (lambda: DataLoader([1], seed="a"), r"seed is not an integer; expected int, got 'a'"),
-        (lambda: DataLoader([1], seed=1.5), r"seed is not an integer"),
-        (lambda: DataLoader([1], collate_fn=3), r"collate_fn is not a function; expected a callable or None, got 3"),
-        (lambda: DataLoader([1], worker_init_fn=3, num_workers=1), r"worker_init_fn is not a function"),
+        (lambda: DataLoader([1], seed="a"), r"seed has the wrong type; expected an int, got 'a'"),
+        (lambda: DataLoader([1], seed=1.5), r"seed has the wrong type; expected an int, got 1.5"),
+        (lambda: DataLoader([1], collate_fn=3), r"collate_fn has the wrong type; expected a function .*, got 3"),
+        (lambda: DataLoader([1], worker_init_fn=3, num_workers=1), r"worker_init_fn has the wrong type"),
         (lambda: DataLoader([1]).load_state_dict(None), r"the saved position is not a dict; .* got None"),
     ],
 )

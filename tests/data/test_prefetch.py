@@ -115,5 +115,5 @@ def test_only_waiting_is_measured(monkeypatch):
 
 
 def test_depth_is_checked():
-    with pytest.raises(ValueError, match="Prefetcher: depth is too small; expected at least 1, got 0"):
+    with pytest.raises(ValueError, match="Prefetcher: depth is out of range; expected at least 1, got 0"):
         Prefetcher([], depth=0)

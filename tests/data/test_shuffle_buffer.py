@@ -151,7 +151,7 @@ def test_a_loader_continues_a_shuffled_mixture_of_shards(num_workers, tmp_path):
 
 
 def test_errors():
-    with pytest.raises(ValueError, match="buffer_size is too small; expected at least 1, got 0"):
+    with pytest.raises(ValueError, match="buffer_size is out of range; expected at least 1, got 0"):
         ShuffleBuffer([1], 0)
     with pytest.raises(
         ValueError, match=r"from a different dataset; expected the keys \['block', .* got \['epoch', 'row'\]"

@@ -7,7 +7,7 @@ import torch
 import torch.utils.data
 
 from funcnet import data
-from funcnet.data.checks import shown
+from funcnet.arguments import shown
 
 X = np.arange(12.0).reshape(6, 2)
 PAIRS = data.TensorDataset(X, X)
@@ -28,12 +28,12 @@ CALLS = [
     (lambda: data.DataLoader(Pairs), "DataLoader", "dataset", "a dataset", "the class Pairs"),
     (lambda: data.DataLoader("rows.npy"), "DataLoader", "dataset", "__getitem__", "'rows.npy'"),
     (lambda: data.DataLoader(32, X), "DataLoader", "the dataset", "__getitem__ and __len__", "int"),
-    (lambda: data.DataLoader(np.array(3)), "DataLoader", "dataset", "__getitem__", r"ndarray of shape \(\)"),
+    (lambda: data.DataLoader(np.array(3)), "DataLoader", "dataset", "__getitem__", r"an array int64\[\]"),
     (lambda: data.DataLoader({"x": X}), "DataLoader", "dataset", "__len__ of numbered items", "a dict of columns"),
     (lambda: data.DataLoader(pandas.DataFrame(X)), "DataLoader", "dataset", "numbered items", "a DataFrame of columns"),
     (lambda: data.DataLoader(X, "4"), "DataLoader", "batch_size", "positive integer", "batch_size='4'"),
     (lambda: data.DataLoader(X, 2.0), "DataLoader", "batch_size", "positive integer", "batch_size=2.0"),
-    (lambda: data.DataLoader(X, 2, "False"), "DataLoader", "shuffle", "True, False or None", "'False'"),
+    (lambda: data.DataLoader(X, 2, "False"), "DataLoader", "shuffle", "True or False", "'False'"),
     (lambda: data.DataLoader(X, 2, drop_last="no"), "DataLoader", "drop_last", "True or False", "'no'"),
     (lambda: data.DataLoader(X, in_order=None), "DataLoader", "in_order", "True or False", "None"),
     (lambda: data.DataLoader(X, pin_memory="cuda"), "DataLoader", "pin_memory", "True or False", "'cuda'"),
@@ -44,9 +44,9 @@ CALLS = [
     (lambda: list(data.DataLoader(X, batch_sampler=[0, 1])), "DataLoader", "batch_sampler", "a list of indices", "0"),
     (lambda: data.DataLoader(X, num_workers="2"), "DataLoader", "num_workers", "int", "'2'"),
     (lambda: data.DataLoader(X, num_workers=1.5), "DataLoader", "num_workers", "int", "1.5"),
-    (lambda: data.DataLoader(X, timeout="5"), "DataLoader", "timeout", "seconds", "'5'"),
+    (lambda: data.DataLoader(X, timeout="5"), "DataLoader", "timeout", "a number", "'5'"),
     (lambda: data.DataLoader(X, num_workers=1, prefetch_factor="2"), "DataLoader", "prefetch_factor", "int", "'2'"),
-    (lambda: data.DataLoader(X, collate_fn="default"), "DataLoader", "collate_fn", "a callable or None", "'default'"),
+    (lambda: data.DataLoader(X, collate_fn="default"), "DataLoader", "collate_fn", "a function", "'default'"),
     (lambda: data.DataLoader(X, generator=GENERATOR), "DataLoader", "generator", "None", "Generator"),
     (lambda: data.DataLoader(X, seed="1"), "DataLoader", "seed", "int", "'1'"),
     (lambda: data.DataLoader(X, seed=None), "DataLoader", "seed", "int", "None"),
@@ -56,7 +56,7 @@ CALLS = [
     (lambda: data.DataLoader(X).epoch("1"), "DataLoader.epoch", "number", "int", "'1'"),
     (lambda: data.DataLoader(X).position(-1), "DataLoader.position", "step", "at least 0", "-1"),
     (lambda: data.DataLoader(X).batches(0, "9"), "DataLoader.batches", "stop", "int", "'9'"),
-    (lambda: data.DataLoader(X).read_rows([0]), "DataLoader.read_rows", "rows", "a callable or None", r"\[0\]"),
+    (lambda: data.DataLoader(X).read_rows([0]), "DataLoader.read_rows", "rows", r"a function rows\(n\)", r"\[0\]"),
     (lambda: data.DataLoader(X).load_state_dict(7), "DataLoader", "position", "what state_dict", "7"),
     # datasets
     (lambda: data.TensorDataset(), "TensorDataset", "array", "at least one", "none"),
@@ -64,7 +64,7 @@ CALLS = [
     (lambda: data.TensorDataset({"x": X}), "TensorDataset", "array 0", "an array with at least one", "dict"),
     (lambda: data.ArrayDataset(X), "ArrayDataset", "columns", "a dict of names and arrays", "ndarray"),
     (lambda: data.ArrayDataset({"x": [1, 2]}), "ArrayDataset", r"columns\['x'\]", "an array", r"\[1, 2\]"),
-    (lambda: data.ArrayDataset({"x": np.array(1)}), "ArrayDataset", r"columns\['x'\]", "dimension", r"shape \(\)"),
+    (lambda: data.ArrayDataset({"x": np.array(1)}), "ArrayDataset", r"columns\['x'\]", "dimension", r"array int64\[\]"),
     (lambda: data.ArrayDataset({"x": pandas.Series([1])}), "ArrayDataset", r"columns\['x'\]", "array", "Series"),
     (lambda: data.ConcatDataset(5), "ConcatDataset", "datasets", "a list of datasets", "5"),
     (lambda: data.ConcatDataset([X, 5]), "ConcatDataset", r"datasets\[1\]", "__getitem__ and __len__", "5"),
@@ -76,7 +76,7 @@ CALLS = [
     (lambda: data.Subset(PAIRS, 3), "Subset", "indices", "a list of integers", "3"),
     (lambda: data.Subset(PAIRS, "012"), "Subset", "indices", "a list of integers", "'012'"),
     (lambda: data.Subset(Pairs, [0]), "Subset", "dataset", "an object with __getitem__", "the class Pairs"),
-    (lambda: data.random_split([0.5, 0.5], PAIRS), "random_split", "lengths", "int", r"\(array"),
+    (lambda: data.random_split([0.5, 0.5], PAIRS), "random_split", "lengths", "int", "a tuple of an array"),
     (lambda: data.random_split(PAIRS, 0.5), "random_split", "lengths", "a list of numbers", "0.5"),
     (lambda: data.random_split(PAIRS, [3, 3], generator=GENERATOR), "random_split", "generator", "None", "Generator"),
     (lambda: data.random_split(PAIRS, [3, 3], GENERATOR), "random_split", "generator", "None", "Generator"),
@@ -95,7 +95,7 @@ CALLS = [
     (lambda: data.ShardDataset("a.npy"), "ShardDataset", "paths", "a list of paths", "'a.npy'"),
     (lambda: data.ShardDataset(3), "ShardDataset", "paths", "a list of paths", "3"),
     (lambda: data.ShardDataset([3]), "ShardDataset", "paths", "str or Path", "3"),
-    (lambda: data.ShardDataset(["a.npy"], read="npy"), "ShardDataset", "read", "a callable or None", "'npy'"),
+    (lambda: data.ShardDataset(["a.npy"], read="npy"), "ShardDataset", "read", r"a function read\(path\)", "'npy'"),
     (lambda: data.ShardDataset(["a.npy"], rank="0"), "ShardDataset", "rank", "int", "'0'"),
     (lambda: data.ShuffleBuffer(10, STREAM), "ShuffleBuffer", "source", "an iterable dataset", "10"),
     (lambda: data.ShuffleBuffer("a.txt", 10), "ShuffleBuffer", "source", "an iterable dataset", "'a.txt'"),
@@ -127,7 +127,7 @@ CALLS = [
      "at least 1", "0"),
     (lambda: data.pad_batch(X, "8"), "pad_batch", "rows", "int", "'8'"),
     (lambda: data.Prefetcher(5), "Prefetcher", "batches", "an iterable of batches", "5"),
-    (lambda: data.Prefetcher([1], transfer=3), "Prefetcher", "transfer", "a callable or None", "3"),
+    (lambda: data.Prefetcher([1], transfer=3), "Prefetcher", "transfer", r"a function transfer\(batch\)", "3"),
     (lambda: data.permute([5], 5, seed=0, epoch=0), "permute", "position", "0 to 4", "5"),
 ]  # fmt: skip
 
@@ -172,4 +172,13 @@ def test_one_file_for_two_workers(tmp_path):
 
 
 def test_values_are_shown_short():
-    assert shown(list(range(99))) == str(list(range(99)))[:60] and shown(X) == "ndarray of shape (6, 2)"
+    assert shown(list(range(99))) == "a list with 99 items" and shown(X) == "an array float64[6, 2]"
+    assert shown(pandas.Series([1])) == "a Series int64[1]" and shown(STREAM).startswith(
+        "an object of the class funcnet."
+    )
+    assert [shown(x) for x in (np.float64(1.5), np.str_("a"), np.bool_(True), Pairs)] == [
+        "1.5",
+        "'a'",
+        "True",
+        "the class Pairs",
+    ]

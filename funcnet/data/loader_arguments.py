@@ -10,17 +10,8 @@ from collections.abc import Iterable, Mapping
 from multiprocessing.context import BaseContext
 from typing import Any
 
-from funcnet.data.checks import (
-    refuse_class,
-    refuse_loader,
-    require_bool,
-    require_function,
-    require_int,
-    require_items,
-    require_iterable,
-    require_positive,
-    shown,
-)
+from funcnet.arguments import boolean, function, integer, number
+from funcnet.data.checks import refuse_class, refuse_loader, require_items, require_iterable, require_positive
 from funcnet.data.describe import describe
 from funcnet.data.sharing import is_iterable_dataset
 
@@ -72,12 +63,15 @@ def is_iterable_style(dataset: object) -> bool:
 
 
 def check_types(seed: object, functions: Mapping[str, Any], flags: Mapping[str, Any]) -> None:
-    """Check the arguments of `DataLoader` whose types do not depend on the others, by name."""
-    for name, function in functions.items():
-        require_function("DataLoader", name, function)
+    """Check the arguments of `DataLoader` whose types do not depend on the others: functions by their calls, such as
+    "collate_fn(items)", and flags by name.
+    """
+    for form, value in functions.items():
+        if value is not None:
+            function("DataLoader", form.partition("(")[0], value, form)
     for name, flag in flags.items():
-        require_bool("DataLoader", name, flag)
-    require_int("DataLoader", "seed", seed)
+        boolean("DataLoader", name, flag)
+    integer("DataLoader", "seed", seed)
 
 
 def check_arguments(
@@ -113,7 +107,8 @@ def check_arguments(
         raise ValueError(
             "DataLoader: batch_size=None option disables auto-batching and is mutually exclusive with drop_last."
         )
-    require_bool("DataLoader", "shuffle", shuffle, or_none=True)
+    if shuffle is not None:
+        boolean("DataLoader", "shuffle", shuffle)
     for name, value in (("sampler", sampler), ("batch_sampler", batch_sampler)):
         if value is not None:
             require_iterable("DataLoader", name, value, f"an iterable of {'lists of ' * (name != 'sampler')}indices")
@@ -130,14 +125,13 @@ def check_arguments(
 
 
 def _check_workers(num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool) -> None:
-    require_int("DataLoader", "num_workers", num_workers)
+    integer("DataLoader", "num_workers", num_workers)
     if num_workers < 0:
         raise ValueError(
             "DataLoader: num_workers option should be non-negative; use num_workers=0 to read without workers, got "
             f"{num_workers}."
         )
-    if isinstance(timeout, bool | str) or not hasattr(timeout, "__float__"):
-        raise TypeError(f"DataLoader: timeout is not a number; expected seconds, got {shown(timeout)}.")
+    number("DataLoader", "timeout", timeout)
     if timeout < 0:
         raise ValueError(f"DataLoader: timeout option should be non-negative, got {timeout}.")
     if not num_workers and prefetch_factor is not None:
@@ -145,7 +139,7 @@ def _check_workers(num_workers: int, timeout: float, prefetch_factor: int | None
             "DataLoader: prefetch_factor option could only be specified with workers; expected None for num_workers=0, "
             f"got {prefetch_factor}."
         )
-    if prefetch_factor is not None and require_int("DataLoader", "prefetch_factor", prefetch_factor) < 0:
+    if prefetch_factor is not None and integer("DataLoader", "prefetch_factor", prefetch_factor) < 0:
         raise ValueError(f"DataLoader: prefetch_factor option should be non-negative, got {prefetch_factor}.")
     if persistent_workers and not num_workers:
         raise ValueError("DataLoader: persistent_workers option needs num_workers > 0.")
