@@ -135,9 +135,10 @@ def _docs() -> int:
     return passed
 
 
-def _files(folder: str) -> list[str]:
-    """Return the test files of a folder, without those of its folders."""
-    return [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / folder).glob("test_*.py"))]
+def _files(folder: str, *besides: str) -> list[str]:
+    """Return the test files of a folder, without those of its folders, and without some."""
+    names = sorted(path.name for path in (ROOT / folder).glob("test_*.py"))
+    return [f"{folder}/{name}" for name in names if name not in besides]
 
 
 def _folders(folder: str, *besides: str) -> list[str]:
@@ -238,10 +239,15 @@ AREAS = {
         lambda: _tests(*_folders("tests/tasks", "pretraining_data", "quantizing")),
     ),
     "commands": Area(
-        "every command: killed and resumed, on a mesh, replayed",
+        "every command: killed and resumed, on a mesh",
         "funcnet/tasks funcnet/cli funcnet/train funcnet/settings.py funcnet/arguments.py funcnet/files.py "
         "funcnet/figures.py funcnet/table.py",
-        lambda: _tests("tests/cli", *_files("tests/tasks")),
+        lambda: _tests(*_files("tests/cli", "test_replay.py"), *_files("tests/tasks")),
+    ),
+    "replay": Area(
+        "runs with bad batches: skipped, rewound, killed, replayed",
+        "funcnet/cli funcnet/train",
+        lambda: _tests("tests/cli/test_replay.py"),
     ),
     "models": Area(
         "checkpoints, parity with published models, serving, scikit-learn",
