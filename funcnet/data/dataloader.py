@@ -142,7 +142,6 @@ class DataLoader:
         self.dataset, self.num_workers, self.timeout, self.seed = dataset, int(num_workers), timeout, int(seed)
         self.worker_init_fn, self.persistent_workers, self.in_order = worker_init_fn, persistent_workers, in_order
         self.prefetch_factor = 2 if num_workers and prefetch_factor is None else prefetch_factor
-        self.pin_memory = pin_memory
         if sampler is None and not self.is_iterable and batch_sampler is None:
             sized = items_of(dataset)
             sampler = RandomSampler(sized, seed=self.seed) if shuffle else SequentialSampler(sized)  # type: ignore[arg-type]
@@ -150,7 +149,7 @@ class DataLoader:
             batch_size = None
         elif batch_size is not None and sampler is not None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
-        self.batch_size, self.drop_last = batch_size, drop_last
+        self.batch_size, self.drop_last, self.pin_memory = batch_size, drop_last, pin_memory
         self.sampler, self.batch_sampler = sampler, batch_sampler
         self._smallest = smallest_size(sampler, batch_sampler, drop_last)
         self._rows: Rows = None
@@ -328,9 +327,8 @@ class DataLoader:
                 {"epoch": epoch + done, self._plan.unit: 0 if done else step.position},
             )
 
-    def _steps(self, start: int, stop: int | None) -> Iterator[PlannedTask]:
-        """Yield the tasks that make the batches of steps `start` to `stop` (exclusive)."""
-        step = start
+    def _steps(self, step: int, stop: int | None) -> Iterator[PlannedTask]:
+        """Yield the tasks that make the batches of steps `step` to `stop` (exclusive)."""
         while stop is None or step < stop:
             epoch, number = divmod(step, len(self))
             if self._plan.resumes == "skipping":

@@ -348,7 +348,7 @@ def test_wrong_arguments_are_refused(tmp_path):
 def test_arguments_of_a_wrong_type_are_refused(tmp_path):
     x = np.ones((8, 2), np.float32)
     for options, message in [
-        ({"net": nn.Linear}, r"net has the wrong type; expected a module, such as .*, got <class"),
+        ({"net": nn.Linear}, r"net has the wrong type; expected a module, such as .*, got the class Linear"),
         ({"ema": True}, r"ema has the wrong type; expected a number or None, got True"),
         ({"optimizer": 1e-3}, r"optimizer has the wrong type; expected an optax transformation, .*, got 0\.001"),
         (

@@ -51,7 +51,7 @@ def items(**options):
 
 # arguments of `train.fit` that are not like those of `test_wrong_arguments_of_fit`; what the message says
 FIT = [
-    ({"net": nn.Linear}, "net has the wrong type; expected a module, .* got <class"),
+    ({"net": nn.Linear}, "net has the wrong type; expected a module, .* got the class Linear"),
     ({"net": loss, "loss": NET}, "net has the wrong type; expected a module, .* got the function loss"),
     ({"net": torch.nn.Linear(2, 1)}, "net has the wrong type; expected a module, .* got Linear"),
     ({"net": (PARAMS, STATE)}, "net has the wrong type; expected a module"),
@@ -79,7 +79,7 @@ FIT = [
     ({"data": SGD, "optimizer": DATA}, "optimizer has the wrong type; expected an optax .* got a dict of an array"),
     ({"data": SGD}, "data has the wrong type; expected a dict of arrays, .* got "),
     ({"data": NET}, "data has the wrong type; expected a dict of arrays, .* got Linear"),
-    ({"data": Rows}, r"data has the wrong type; .* got <class .*Rows'>\. Pass an instance of the class"),
+    ({"data": Rows}, r"data has the wrong type; .* got the class Rows\. Pass an instance of the class"),
     ({"data": batches(0)}, "data has the wrong type; .* can be read several times, .*Pass the function itself, data="),
     ({"data": iter([DATA])}, "data has the wrong type; .* can be read several times, got"),
     ({"data": lambda: iter([])}, r"data is a function with the wrong arguments; expected data\(start_step\)"),
@@ -118,7 +118,7 @@ FIT = [
     ),
     ({"optimizer": 1e-3}, "optimizer has the wrong type; expected an optax transformation, .* got 0.001"),
     ({"out": 5}, "out has the wrong type; expected a path, .* got 5"),
-    ({"out": ""}, "out has the wrong type; expected a path, .* got ''"),
+    ({"out": ""}, "out is empty; expected a path, .* got ''"),
     ({"steps": 1e1}, "steps has the wrong type; expected an int or None, got 10.0"),
     ({"steps": "10"}, "steps has the wrong type; expected an int or None, got '10'"),
     ({"steps": True}, "steps has the wrong type; expected an int or None, got True"),
